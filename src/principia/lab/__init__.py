@@ -1,0 +1,1 @@
+"""The machinery: pages, claims, evidence, experiments, the command line. It knows no chapter."""

@@ -1,0 +1,405 @@
+r"""The catalog: finds chapters and pages by walking packages, and reads titles without importing.
+
+Chapters are the packages beside `lab`, and those that third parties announce in the entry-point
+group `principia.chapters`. Pages are the modules of a chapter. Nobody keeps a list: the order of
+the course is the order in which the prose of a package's docstring names its parts (`like this`).
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+import importlib
+import importlib.metadata
+import importlib.util
+import inspect
+import pkgutil
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, final
+
+import principia
+from principia.lab.errors import UsageError, refuse, suggestion
+
+if TYPE_CHECKING:
+    from principia.lab.claims import Claim
+    from principia.lab.experiments import Experiment
+
+__all__ = [
+    "Chapter", "Component", "Page", "Reference", "Text", "chapters", "lazy_exports", "page",
+    "select",
+]  # fmt: skip
+
+GROUP = "principia.chapters"
+
+
+@final
+@dataclass(frozen=True)
+class Reference:
+    """A reference of a page: `Authors (year), Title. Venue. arXiv:... doi:...`."""
+
+    text: str
+
+    @functools.cached_property
+    def _parts(self) -> tuple[str, str, str, str]:
+        found = re.match(
+            r"(.+?) \((\d{4})\), (.+?)(?:\.(?:\s+|$)|, (?=sec\.|ch\.|p\.))(.*)$", self.text
+        )
+        if not found:
+            raise refuse(
+                "Reference", "a line", "'Authors (year), Title. Where it appeared.'", self.text
+            )
+        authors, year, title, rest = found.groups()
+        return authors, year, title, rest.strip()
+
+    @property
+    def bibtex(self) -> str:
+        """The reference as a BibTeX entry."""
+        authors, year, title, rest = self._parts
+        listed = re.split(r", | and | & ", authors.removesuffix(" et al."))
+        names = [name for name in listed if name] + ["others"] * authors.endswith(" et al.")
+        first = re.sub(r"\W", "", names[0].split()[-1]).lower()
+        word = re.sub(r"\W", "", next((w for w in title.split() if len(w) > 3), title)).lower()
+        fields = {"author": " and ".join(names), "title": title, "year": year}
+        if arxiv := re.search(r"arXiv:(\d{4}\.\d{4,5})", rest):
+            fields |= {"eprint": arxiv.group(1), "archiveprefix": "arXiv"}
+        if doi := re.search(r"doi:(\S+?)\.?(?:\s|$)", rest):
+            fields["doi"] = doi.group(1)
+        venue = re.sub(r"(arXiv|doi):\S+", "", rest).strip(" .,")
+        if venue:
+            fields["howpublished"] = venue
+        body = ",\n".join(f"  {name} = {{{value}}}" for name, value in fields.items())
+        return f"@misc{{{first}{year}{word},\n{body}\n}}"
+
+
+@final
+@dataclass(frozen=True)
+class Text:
+    """The parts of a page's docstring."""
+
+    title: str
+    story: str
+    formulas: tuple[str, ...]
+    symbols: tuple[tuple[str, str], ...]
+    references: tuple[Reference, ...]
+
+    @classmethod
+    def of(cls, docstring: str) -> Text:
+        """Take a docstring apart: title, story, `$$ formulas $$`, Symbols, References."""
+        title, _, rest = inspect.cleandoc(docstring).partition("\n")
+        body, references = _cut(rest, r"References?")
+        body, symbols = _cut(body, r"Symbols")
+        formulas = tuple(one.strip() for one in re.findall(r"\$\$(.+?)\$\$", body, re.DOTALL))
+        story = re.sub(r"\$\$.+?\$\$", "", body, flags=re.DOTALL).strip()
+        story = re.sub(r"\n{3,}", "\n\n", story)
+        explained = [line.partition(": ") for line in symbols]
+        return cls(
+            title=title.strip(),
+            story=story,
+            formulas=formulas,
+            symbols=tuple((symbol.strip(), meaning) for symbol, _, meaning in explained),
+            references=tuple(Reference(line) for line in references),
+        )
+
+
+def _cut(text: str, heading: str) -> tuple[str, list[str]]:
+    """Cut a section off; its entries begin at the margin, go on indented, or follow the colon."""
+    found = re.search(rf"^{heading}:[ \t]*", text, re.MULTILINE)
+    if not found:
+        return text, []
+    section, *after = re.split(r"\n[ \t]*\n", text[found.end() :], maxsplit=1)
+    lines = inspect.cleandoc(section).splitlines() if section.startswith("\n") else [section]
+    entries: list[str] = []
+    for line in lines:
+        if entries and line[:1].isspace():
+            entries[-1] += f" {line.strip()}"
+        else:
+            entries.append(" ".join(line.split()))
+    return text[: found.start()] + "\n\n".join(after), [entry for entry in entries if entry]
+
+
+@final
+@dataclass(frozen=True)
+class Component:
+    """A public part of a page: a class or a function, with its signature and docstring."""
+
+    name: str
+    thing: Any
+
+    @property
+    def signature(self) -> str:
+        """How it is called, on one line, without annotations' inner workings."""
+        try:
+            parameters = inspect.signature(self.thing).parameters.values()
+        except (TypeError, ValueError):
+            return self.name
+        shown, starred = [], False
+        for one in parameters:
+            if one.kind is one.KEYWORD_ONLY and not starred:
+                shown.append("*")
+                starred = True
+            text = {one.VAR_POSITIONAL: f"*{one.name}", one.VAR_KEYWORD: f"**{one.name}"}
+            starred = starred or one.kind is one.VAR_POSITIONAL
+            default = "" if one.default is one.empty else f"={_default(one.default)}"
+            shown.append(text.get(one.kind, one.name) + default)
+        return f"{self.name}({', '.join(shown)})"
+
+    @property
+    def doc(self) -> str:
+        """The docstring, unindented."""
+        return inspect.getdoc(self.thing) or ""
+
+    @property
+    def purpose(self) -> str:
+        """The first line of the docstring."""
+        return self.doc.split("\n", 1)[0]
+
+
+def _default(value: Any) -> str:
+    return getattr(value, "__name__", None) or repr(value)
+
+
+@final
+@dataclass(frozen=True)
+class Page:
+    """One idea of the course: one file. What is static is read from the source as text."""
+
+    key: str
+    module: str
+    path: Path
+
+    @property
+    def name(self) -> str:
+        """The last part of the key."""
+        return self.key.split("/")[1]
+
+    @functools.cached_property
+    def _tree(self) -> ast.Module:
+        return ast.parse(self.path.read_text(encoding="utf-8"), filename=str(self.path))
+
+    @functools.cached_property
+    def text(self) -> Text:
+        """The parts of the docstring."""
+        return Text.of(ast.get_docstring(self._tree, clean=False) or "")
+
+    @property
+    def title(self) -> str:
+        """The title line."""
+        return self.text.title
+
+    @functools.cached_property
+    def exports(self) -> tuple[str, ...]:
+        """The names in `__all__`; the headline first."""
+        for node in self._tree.body:
+            targets = node.targets if isinstance(node, ast.Assign) else []
+            if any(isinstance(one, ast.Name) and one.id == "__all__" for one in targets):
+                return tuple(ast.literal_eval(node.value))  # type: ignore[union-attr]
+        return ()
+
+    def _decorated(self, decorator: str) -> Iterable[tuple[str, dict[str, ast.expr]]]:
+        for node in self._tree.body:
+            if not isinstance(node, ast.FunctionDef):
+                continue
+            for one in node.decorator_list:
+                if isinstance(one, ast.Call) and getattr(one.func, "id", "") == decorator:
+                    keywords = {word.arg or "": word.value for word in one.keywords}
+                    yield node.name.removesuffix(f"_{decorator}"), keywords
+
+    @functools.cached_property
+    def claim_names(self) -> tuple[str, ...]:
+        """The claims, in the order of the file."""
+        return tuple(name for name, _ in self._decorated("claim"))
+
+    @functools.cached_property
+    def experiment_names(self) -> tuple[str, ...]:
+        """The experiments, in the order of the file."""
+        return tuple(name for name, _ in self._decorated("experiment"))
+
+    @functools.cached_property
+    def misprint_names(self) -> tuple[str, ...]:
+        """The claims whose control is a misprint."""
+        return tuple(name for name, words in self._decorated("claim") if "misprint" in words)
+
+    @functools.cached_property
+    def headline_names(self) -> tuple[str, ...]:
+        """The claims that stand for the chapter."""
+        return tuple(name for name, words in self._decorated("claim") if "headline" in words)
+
+    def load(self) -> ModuleType:
+        """Import the page."""
+        return importlib.import_module(self.module)
+
+    def components(self) -> tuple[Component, ...]:
+        """Import the page and give its public parts."""
+        module = self.load()
+        return tuple(Component(name, getattr(module, name)) for name in self.exports)
+
+    def claims(self) -> dict[str, Claim]:
+        """Import the page and give its claims by name."""
+        from principia.lab.claims import Claim
+
+        return {one.name: one for one in _declared(self.load(), Claim)}
+
+    def claim(self, name: str) -> Claim:
+        """Import the page and give one claim."""
+        return self.claims()[name]
+
+    def experiments(self) -> dict[str, Experiment]:
+        """Import the page and give its experiments by name."""
+        from principia.lab.experiments import Experiment
+
+        return {one.name: one for one in _declared(self.load(), Experiment)}
+
+
+def _declared(module: ModuleType, kind: type) -> list[Any]:
+    """Collect what a page itself declares, not what it imports from another page."""
+    things = vars(module).values()
+    return [
+        one
+        for one in things
+        if isinstance(one, kind) and one.function.__module__ == module.__name__  # type: ignore[attr-defined]
+    ]
+
+
+@final
+@dataclass(frozen=True)
+class Chapter:
+    """One folder of the course."""
+
+    name: str
+    package: str
+    path: Path
+
+    @functools.cached_property
+    def docstring(self) -> str:
+        """The docstring of the package."""
+        source = (self.path / "__init__.py").read_text(encoding="utf-8")
+        return ast.get_docstring(ast.parse(source)) or ""
+
+    @property
+    def title(self) -> str:
+        """The title line."""
+        return self.docstring.split("\n", 1)[0]
+
+    @property
+    def story(self) -> str:
+        """What follows the title line."""
+        return self.docstring.partition("\n")[2].strip()
+
+    @functools.cached_property
+    def pages(self) -> tuple[Page, ...]:
+        """The pages, in the order in which the chapter's story names them, then by name."""
+        names = [
+            one.name
+            for one in pkgutil.iter_modules([str(self.path)])
+            if not one.ispkg and not one.name.startswith("_")
+        ]
+        return tuple(
+            Page(f"{self.name}/{name}", f"{self.package}.{name}", self.path / f"{name}.py")
+            for name in _in_order_of_mention(names, self.docstring)
+        )
+
+    @property
+    def headline(self) -> tuple[Page, str] | None:
+        """The claim that stands for the chapter: the declared one, else the first there is."""
+        claimed = [(page, name) for page in self.pages for name in page.claim_names]
+        declared = [(page, name) for page, name in claimed if name in page.headline_names]
+        return next(iter(declared or claimed), None)
+
+
+def _in_order_of_mention(names: Iterable[str], prose: str) -> list[str]:
+    mentioned = list(dict.fromkeys(re.findall(r"`([\w/]+)`", prose)))
+    rank = {name: position for position, name in enumerate(mentioned)}
+    return sorted(names, key=lambda name: (rank.get(name, len(rank)), name))
+
+
+@functools.cache
+def chapters() -> tuple[Chapter, ...]:
+    """Find all chapters, in the order in which the story of the course names them."""
+    home = Path(principia.__path__[0])
+    own = [
+        one.name
+        for one in pkgutil.iter_modules([str(home)])
+        if one.ispkg and one.name != "lab" and not one.name.startswith("_")
+    ]
+    found = [
+        Chapter(name, f"principia.{name}", home / name)
+        for name in _in_order_of_mention(own, principia.__doc__ or "")
+    ]
+    for point in sorted(importlib.metadata.entry_points(group=GROUP), key=lambda one: one.name):
+        spec = importlib.util.find_spec(point.value)
+        if spec is None or not spec.submodule_search_locations:
+            raise UsageError(
+                f"principia: chapter {point.name!r} is announced as package {point.value!r}, "
+                "which cannot be found. Install it again or remove it."
+            )
+        if point.name not in {chapter.name for chapter in found}:
+            home = Path(spec.submodule_search_locations[0])
+            found.append(Chapter(point.name, point.value, home))
+    return tuple(found)
+
+
+def page(key: str, owner: str = "principia") -> Page:
+    """Find one page by its key.
+
+    Example:
+        >>> page("connectionism/hopfield").title.split(":")[0]
+        'The Hopfield network'
+    """
+    known = {one.key: one for chapter in chapters() for one in chapter.pages}
+    if key not in known:
+        raise refuse(owner, "KEY", "the key of a page", key, suggestion(key, known))
+    return known[key]
+
+
+def select(keys: Iterable[str], owner: str = "principia") -> list[tuple[Page, str]]:
+    """Find the claims that keys name: a chapter, a page, or one claim as `page:claim`."""
+    by_name = {chapter.name: chapter for chapter in chapters()}
+    found: list[tuple[Page, str]] = []
+    for key in keys:
+        place, _, claim = key.partition(":")
+        if "/" not in place and not claim:
+            if place not in by_name:
+                known = [*by_name, *(one.key for chapter in chapters() for one in chapter.pages)]
+                domain = "a chapter, a page or page:claim"
+                raise refuse(owner, "KEY", domain, key, suggestion(key, known))
+            found += [(one, name) for one in by_name[place].pages for name in one.claim_names]
+            continue
+        one = page(place, owner)
+        if claim and claim not in one.claim_names:
+            domain = f"a claim of {one.key}"
+            raise refuse(owner, "KEY", domain, claim, suggestion(claim, one.claim_names))
+        found += [(one, name) for name in ([claim] if claim else one.claim_names)]
+    return list(dict.fromkeys(found))
+
+
+def lazy_exports(package: str) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+    """Make `__getattr__` and `__dir__` for a chapter: a component loads its own page only.
+
+    Example:
+        >>> from principia.connectionism import Hopfield
+        >>> Hopfield.__module__
+        'principia.connectionism.hopfield'
+    """
+
+    @functools.cache
+    def homes() -> dict[str, str]:
+        spec = importlib.util.find_spec(package)
+        where = spec.submodule_search_locations if spec else None
+        if not where:
+            return {}
+        chapter = Chapter(package.rsplit(".", 1)[-1], package, Path(where[0]))
+        return {name: page.module for page in chapter.pages for name in page.exports}
+
+    def __getattr__(name: str) -> Any:
+        if name.startswith("__") or name not in homes():
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        return getattr(importlib.import_module(homes()[name]), name)
+
+    def __dir__() -> list[str]:
+        return sorted(homes())
+
+    return __getattr__, __dir__

@@ -1,0 +1,1 @@
+"""Data sets, one file each: embedded in packages, or found on disk."""

@@ -1,0 +1,171 @@
+r"""Experiments: train or run a component on data and reach a figure that somebody published.
+
+At `budget="full"` an experiment must reach `reaches`; at `budget="quick"` it must beat `floor`
+within seconds, and that is what the tests run.
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, final
+
+from principia.lab.errors import UsageError
+from principia.lab.knobs import Knob, Range, knobs_of, settings
+from principia.lab.seeds import Seed
+
+if TYPE_CHECKING:
+    from plotly.graph_objects import Figure
+
+__all__ = ["Budget", "Experiment", "Outcome", "Run", "experiment"]
+
+Budget = Literal["quick", "full"]
+
+
+@final
+@dataclass
+class Run:
+    """What an experiment gets: its seed, its budget, and a place for what it finds."""
+
+    seed: Seed = field(default_factory=lambda: Seed(0))
+    budget: Budget = "quick"
+    data_dir: Path | None = None
+    say: Callable[[str], None] = lambda text: None
+    metrics: dict[str, float] = field(default_factory=dict)
+    figures: dict[str, Figure] = field(default_factory=dict)
+
+    @property
+    def full(self) -> bool:
+        """Whether the published figure must be reached."""
+        return self.budget == "full"
+
+    def record(self, **metrics: float) -> None:
+        """Keep final numbers under their names, and say them."""
+        for name, value in metrics.items():
+            self.metrics[name] = float(value)
+            self.say(f"{name.replace('_', ' ')}: {float(value):.5g}")
+
+    def figure(self, name: str, figure: Figure) -> None:
+        """Keep a figure under its name."""
+        self.figures[name] = figure
+
+
+@final
+@dataclass(frozen=True)
+class Outcome:
+    """What an experiment found, beside what it had to reach."""
+
+    page: str
+    experiment: str
+    budget: Budget
+    seed: int
+    knobs: Mapping[str, Any]
+    metrics: Mapping[str, float]
+    goals: Mapping[str, Range]
+    figures: Mapping[str, Figure] = field(default_factory=dict, repr=False)
+
+    @property
+    def missed(self) -> tuple[str, ...]:
+        """Each goal that was not reached, in a sentence."""
+        return tuple(
+            f"{name.replace('_', ' ')} must be {goal.text}; got {self.metrics.get(name, math.nan)}."
+            for name, goal in self.goals.items()
+            if self.metrics.get(name, math.nan) not in goal
+        )
+
+    @property
+    def reached(self) -> bool:
+        """Whether every goal was reached."""
+        return not self.missed
+
+    def to_json(self) -> dict[str, Any]:
+        """Give the outcome as plain data, without its figures."""
+        return {
+            "page": self.page,
+            "experiment": self.experiment,
+            "budget": self.budget,
+            "seed": self.seed,
+            "knobs": dict(self.knobs),
+            "metrics": {
+                name: value if math.isfinite(value) else str(value)
+                for name, value in self.metrics.items()
+            },
+            "goals": {name: goal.text for name, goal in self.goals.items()},
+            "reached": self.reached,
+        }
+
+
+@final
+@dataclass(frozen=True)
+class Experiment:
+    """A run of a component on data, with the figure that it must reach."""
+
+    function: Callable[..., None]
+    reaches: Mapping[str, Range]
+    floor: Mapping[str, Range]
+    source: str
+
+    @property
+    def name(self) -> str:
+        """The name in the course."""
+        return self.function.__name__.removesuffix("_experiment")
+
+    @property
+    def page(self) -> str:
+        """The key of the page that runs it."""
+        return "/".join(self.function.__module__.split(".")[-2:])
+
+    @property
+    def key(self) -> str:
+        """Page and name: `connectionism/perceptron:digits`."""
+        return f"{self.page}:{self.name}"
+
+    @property
+    def statement(self) -> str:
+        """What it does, in words: the first paragraph of the docstring."""
+        return " ".join((inspect.getdoc(self.function) or "").split("\n\n")[0].split())
+
+    @property
+    def knobs(self) -> Mapping[str, Knob]:
+        """What can be turned, by name."""
+        return knobs_of(self.function)
+
+    def goals(self, budget: Budget) -> Mapping[str, Range]:
+        """Give what must be reached within a budget."""
+        return self.reaches if budget == "full" else self.floor
+
+    def __call__(self, run: Run | None = None, /, **knobs: Any) -> Outcome:
+        """Run it and compare what it recorded with its goals."""
+        run = run or Run()
+        chosen = settings(self.key, self.knobs, knobs)
+        self.function(run, **chosen)
+        goals = self.goals(run.budget)
+        return Outcome(
+            self.page, self.name, run.budget, int(run.seed), chosen, dict(run.metrics), goals,
+            dict(run.figures),
+        )  # fmt: skip
+
+
+def experiment(
+    *, reaches: Mapping[str, Range], floor: Mapping[str, Range], source: str
+) -> Callable[[Callable[..., None]], Experiment]:
+    """Declare the decorated function as an experiment of its page.
+
+    Args:
+        reaches: Metric names and the ranges that they must reach at full budget.
+        floor: The same for the quick budget.
+        source: Who published the figure, with table or section.
+    """
+
+    def declare(function: Callable[..., None]) -> Experiment:
+        if not reaches or not floor or not source:
+            raise UsageError(
+                f"experiment: {function.__name__} must have reaches, floor and source; "
+                "got an empty one. A run without a figure to reach shows nothing."
+            )
+        return Experiment(function, dict(reaches), dict(floor), source)
+
+    return declare

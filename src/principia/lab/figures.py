@@ -1,0 +1,152 @@
+r"""Figures: evidence draws itself, measured against predicted, as Plotly objects.
+
+One look for all: measured is blue, predicted is dark, a bound is a dashed red line. Figures are
+interactive in notebooks and on pages, and need no network.
+"""
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import plotly.graph_objects as go
+from plotly.subplots import make_subplots
+
+from principia.lab.claims import Finding, Observation
+from principia.lab.evidence import Evidence, Picture, Series
+
+__all__ = ["draw", "finding_figure", "images"]
+
+COLORS = {"measured": "#2563eb", "predicted": "#111827", "bound": "#dc2626"}
+OTHERS = ("#059669", "#d97706", "#7c3aed", "#0891b2", "#be185d", "#65a30d")
+VERDICT_COLORS = {"holds": "#059669", "refuted": "#dc2626"}
+FONT = "system-ui, -apple-system, 'Segoe UI', sans-serif"
+
+
+def draw(picture: Picture) -> go.Figure:
+    """Draw series on axes."""
+    figure = go.Figure()
+    for trace in _traces(picture):
+        figure.add_trace(trace)
+    _dress(figure)
+    figure.update_xaxes(title=picture.x, **_axis("x", picture))
+    figure.update_yaxes(title=picture.y, **_axis("y", picture))
+    return figure
+
+
+def finding_figure(finding: Finding) -> go.Figure:
+    """Draw a claim's measure and its control side by side, for the first seed."""
+    figure = make_subplots(
+        cols=2,
+        subplot_titles=[
+            _caption("measure", finding.measures[0]),
+            _caption("control", finding.controls[0]),
+        ],
+        horizontal_spacing=0.12,
+    )
+    for column, observation in enumerate((finding.measures[0], finding.controls[0]), start=1):
+        if observation.evidence is None:
+            continue
+        picture = _picture_of(observation.evidence)
+        for trace in _traces(picture):
+            trace.showlegend = column == 1
+            figure.add_trace(trace, row=1, col=column)
+        figure.update_xaxes(title=picture.x, row=1, col=column, **_axis("x", picture))
+        figure.update_yaxes(title=picture.y, row=1, col=column, **_axis("y", picture))
+    _dress(figure)
+    figure.update_annotations(font={"size": 13})
+    return figure
+
+
+def images(
+    pictures: Sequence[Any], titles: Sequence[str] = (), *, columns: int = 5, signed: bool = False
+) -> go.Figure:
+    """Draw gray pictures in a grid, each an array (H, W); signed ones in blue and red."""
+    columns = min(columns, len(pictures))
+    rows = math.ceil(len(pictures) / columns)
+    figure = make_subplots(
+        rows=rows,
+        cols=columns,
+        subplot_titles=list(titles) or None,
+        horizontal_spacing=0.02,
+        vertical_spacing=0.25 / rows if titles else 0.05 / rows,
+    )
+    for place, picture in enumerate(pictures):
+        array = np.asarray(picture, dtype=np.float32)
+        reach = float(np.abs(array).max()) or 1.0
+        scale: dict[str, Any] = {"colorscale": "Greys", "zmin": float(array.min())}
+        if signed:
+            scale = {"colorscale": "RdBu", "zmin": -reach, "zmax": reach}
+        heat = go.Heatmap(z=np.round(array[::-1], 4).tolist(), showscale=False, **scale)
+        figure.add_trace(heat, row=place // columns + 1, col=place % columns + 1)
+    _dress(figure)
+    figure.update_xaxes(visible=False, constrain="domain")
+    figure.update_yaxes(visible=False, scaleanchor="x", constrain="domain")
+    figure.update_layout(height=40 + rows * 150)
+    for place in range(len(pictures)):  # every picture keeps its own proportions
+        axis = "" if place == 0 else str(place + 1)
+        figure.layout[f"yaxis{axis}"].scaleanchor = f"x{axis}"
+    return figure
+
+
+def _picture_of(evidence: Evidence) -> Picture:
+    """Take the evidence's own picture, or draw the numbers themselves as bars."""
+    if evidence.picture is not None:
+        return evidence.picture
+    leaves = [leaf for _, leaf in evidence.leaves]
+    names = [name or "value" for name, _ in evidence.leaves]
+    return Picture(
+        (
+            Series("measured", names, [leaf.measured for leaf in leaves], style="bars"),
+            Series("expected", names, [leaf.expected for leaf in leaves], "predicted", "points"),
+        ),
+        y="value",
+    )
+
+
+def _traces(picture: Picture) -> list[Any]:
+    drawn, others = [], iter(OTHERS * 9)
+    for series in picture.series:
+        data = series.to_json()
+        color = COLORS.get(series.role) or next(others)
+        error = {"type": "data", "array": data["error"], "thickness": 1} if series.error else None
+        shared = {"name": series.name, "x": data["x"], "y": data["y"]}
+        if data["style"] == "bars":
+            drawn.append(go.Bar(**shared, marker_color=color, error_y=error, opacity=0.85))
+            continue
+        line = {"color": color, "width": 2, "shape": "hv" if data["style"] == "steps" else "linear"}
+        if series.role == "bound":
+            line["dash"] = "dash"
+        points = data["style"] == "points"
+        drawn.append(
+            go.Scatter(
+                **shared,
+                mode="markers" if points else "lines",
+                marker={"color": color, "size": 7, "opacity": 0.8},
+                line=line,
+                error_y=error,
+            )
+        )
+    return drawn
+
+
+def _axis(letter: str, picture: Picture) -> dict[str, Any]:
+    if letter not in picture.log:
+        return {}
+    return {"type": "log", "exponentformat": "power"}
+
+
+def _caption(what: str, observation: Observation) -> str:
+    color = VERDICT_COLORS.get(observation.verdict, "#d97706")
+    return f"{what}: <b style='color:{color}'>{observation.verdict}</b>"
+
+
+def _dress(figure: go.Figure) -> None:
+    figure.update_layout(
+        template="plotly_white",
+        font={"family": FONT, "size": 13},
+        margin={"l": 60, "r": 20, "t": 50, "b": 55},
+        height=380,
+        legend={"orientation": "h", "y": -0.25},
+        hovermode="closest",
+    )

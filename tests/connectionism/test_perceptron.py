@@ -1,0 +1,79 @@
+import numpy as np
+import pytest
+from planting import assert_caught
+from sklearn.linear_model import Perceptron as SklearnPerceptron
+from sklearn.svm import SVC
+
+from principia.connectionism import KernelPerceptron, Perceptron, mistake_bound
+from principia.lab.data.synthetic import separable_points
+from principia.lab.errors import UsageError
+
+KEY = "connectionism/perceptron"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "claim"),
+    [
+        ("state + y[position] * np.append", "state - y[position] * np.append", "mistake_bound"),
+        ("+ state[-1]) <= 0)", "+ state[-1]) < 0)", "bound_is_attained"),
+        ("ratio = float((X**2)", "ratio = 0.01 * float((X**2)", "mistake_bound"),
+        ("np.ones(len(X))", "np.zeros(len(X))", "bias_needs_augmented_radius"),
+        ("np.append(X[position], float(self.fit_intercept))", "np.append(X[position], 0.0)",
+         "equals_sklearn"),
+        ("state = state + y[position]", "state = state + 2 * y[position]", "weights_grow_slowly"),
+        ("best = (scores >= 0)", "best = (scores > 0)", "scoring_rule"),
+        ("made = round(model.coef_[0, -1] / unit)", "made = 1 + round(model.coef_[0, -1] / unit)",
+         "equals_sklearn"),
+    ],
+)
+def test_claims_catch_planted_bugs(old, new, claim):
+    assert_caught(KEY, old, new, claim)
+
+
+def test_equals_sklearns_own_perceptron():
+    X, y, _ = separable_points(np.random.default_rng(3), 300, 6, 0.05)
+    ours = Perceptron().fit(X, y)
+    theirs = SklearnPerceptron(shuffle=False, max_iter=ours.n_epochs_, tol=None).fit(X, y)
+    np.testing.assert_allclose(ours.coef_, theirs.coef_, atol=1e-9)
+    np.testing.assert_allclose(ours.intercept_, theirs.intercept_, atol=1e-9)
+
+
+@pytest.mark.parametrize("average", [False, True])
+@pytest.mark.parametrize("shuffle", [False, True])
+def test_traced_and_compiled_epochs_agree(average, shuffle):
+    X, y, _ = separable_points(np.random.default_rng(4), 20_000, 8, 0.01)
+    settings = {"average": average, "shuffle": shuffle, "random_state": 5}
+    compiled, traced = (Perceptron(trace=trace, **settings).fit(X, y) for trace in (False, True))
+    np.testing.assert_allclose(compiled.coef_, traced.coef_, rtol=1e-7)
+    assert compiled.n_mistakes_ == traced.n_mistakes_ == len(traced.mistakes_)
+    assert compiled.epoch_mistakes_.tolist() == traced.epoch_mistakes_.tolist()
+
+
+def test_linear_kernel_is_the_perceptron():
+    X, y, _ = separable_points(np.random.default_rng(6), 200, 4, 0.05)
+    dual = KernelPerceptron(kernel="linear", max_epochs=1000).fit(X, y)
+    primal = Perceptron(fit_intercept=False).fit(X, y)
+    np.testing.assert_allclose(dual.dual_coef_ @ dual.support_vectors_, primal.coef_[0], atol=1e-9)
+    assert dual.n_mistakes_ == primal.n_mistakes_
+
+
+def test_mistakes_stay_below_the_bound_of_the_best_separator():
+    X, y, _ = separable_points(np.random.default_rng(7), 200, 3, 0.1)
+    best = SVC(kernel="linear", C=1e8).fit(X, y)
+    bound = mistake_bound(X, y, best.coef_[0], float(best.intercept_[0]))
+    assert Perceptron().fit(X, y).n_mistakes_ <= bound
+
+
+def test_bad_input_is_told_in_one_sentence():
+    points = np.eye(3)
+    with pytest.raises(UsageError, match="y must be of two classes or more; got 'one class'"):
+        Perceptron().fit(points, [1, 1, 1])
+    with pytest.raises(UsageError, match="Trace one pair of classes at a time"):
+        Perceptron(trace=True).fit(points, [0, 1, 2])
+    with pytest.raises(UsageError, match="must be the normal of a separating hyperplane"):
+        mistake_bound(points, np.array([1.0, -1.0, 1.0]), np.ones(3))
+
+
+def test_data_that_cannot_be_separated_gives_a_warning_that_names_the_test():
+    with pytest.warns(UserWarning, match=r"after 30 epochs.*separable\(X, y\)"):
+        Perceptron(max_epochs=30).fit([[0, 0], [0, 1], [1, 0], [1, 1]], [0, 1, 1, 0])
