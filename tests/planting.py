@@ -15,7 +15,7 @@ def finding_with_bug(key, old, new, claim, seed=0):
     """Check `claim` of a page in whose source `old` is replaced by `new`."""
     original = page(key)
     source = original.path.read_text(encoding="utf-8")
-    assert source.count(old) == 1, f"{old!r} must stand in {key} once, not {source.count(old)} times"
+    assert source.count(old) == 1, f"{key} must have {old!r} exactly once"
     name = f"planted.{key.replace('/', '.')}"
     spec = importlib.util.spec_from_loader(name, loader=None)
     module = importlib.util.module_from_spec(spec)

@@ -57,7 +57,15 @@ from principia.lab.evidence import (
     identical,
 )
 from principia.lab.experiments import Run, experiment
-from principia.lab.knobs import Count, Fraction, Positive, Range, at_least_goal, check_params
+from principia.lab.knobs import (
+    Count,
+    Fraction,
+    Positive,
+    Range,
+    at_least_goal,
+    check_params,
+    checked,
+)
 from principia.lab.seeds import Seed
 
 Array = np.ndarray
@@ -188,13 +196,13 @@ class Perceptron(ClassifierMixin, BaseEstimator):
             model = SGDClassifier(
                 loss="perceptron", learning_rate="constant", eta0=1.0, penalty=None, max_iter=1,
                 tol=None, shuffle=False, fit_intercept=self.fit_intercept, average=average,
+                random_state=0,  # unused, but none would draw from the global generator
             )
             start = np.append(state[:-1], 0.0)[None]
             model.fit(counted, y, coef_init=start, intercept_init=state[-1:].copy())
-            ends.append(np.append(model.coef_[0, :-1], model.intercept_))
-            if not average:
-                made = round(model.coef_[0, -1] / unit)
-        return ends[0], ends[-1], made
+            ends.append(np.append(model.coef_[0], model.intercept_))
+        made = round(ends[0][-2] / unit)
+        return np.delete(ends[0], -2), np.delete(ends[-1], -2), made
 
     def _jump(self, X: Array, y: Array, state: Array) -> tuple[Array, Array, list, list]:
         """Run one epoch from mistake to mistake; the block grows while the unit is right."""
@@ -325,6 +333,7 @@ class KernelPerceptron(ClassifierMixin, BaseEstimator):
         return self.classes_[(scores >= 0).astype(int)]
 
 
+@checked
 def mistake_bound(
     X: Float[Array, "N D"], y: Float[Array, " N"], w: Float[Array, " D"], b: float | None = None
 ) -> int:
@@ -561,7 +570,7 @@ def equals_sklearn(
     delegated = Perceptron().fit(X, y)
     reference = SGDClassifier(
         loss="perceptron", learning_rate="constant", eta0=1.0, penalty=None, shuffle=False,
-        average=average, max_iter=traced.n_epochs_, tol=None,
+        average=average, max_iter=traced.n_epochs_, tol=None, random_state=0,
     ).fit(X, y)
     expected = np.append(reference.coef_, reference.intercept_)
     return every(

@@ -158,7 +158,7 @@ class Claim:
             turned: Whether a user chose them. Values that are fine one by one may not be together;
                 that is then the user's mistake, to be told as one, and else a bug of the page.
         """
-        chosen = settings(self.key, self.knobs, knobs)
+        chosen = {**self.defaults(), **settings(self.key, self.knobs, knobs)}
         try:
             return Observation(seed, chosen, self.measure(seed, **chosen))
         except Exception as error:

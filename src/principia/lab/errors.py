@@ -4,7 +4,7 @@ import difflib
 from collections.abc import Iterable
 from typing import Any
 
-__all__ = ["UsageError", "refuse", "shown", "suggestion"]
+__all__ = ["Failure", "UsageError", "refuse", "shown", "suggestion"]
 
 
 class UsageError(ValueError, TypeError):
@@ -12,6 +12,10 @@ class UsageError(ValueError, TypeError):
 
     Both a `ValueError` and a `TypeError`, so that code that expects either one catches it.
     """
+
+
+class Failure(RuntimeError):
+    """Something outside the user's input went wrong, told in one sentence."""
 
 
 def refuse(owner: str, name: str, domain: str, got: Any, hint: str = "") -> UsageError:

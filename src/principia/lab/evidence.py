@@ -10,7 +10,7 @@ does not count as refuted.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal, cast, final
 
@@ -29,6 +29,14 @@ Role = Literal["measured", "predicted", "bound", "other"]
 Style = Literal["points", "line", "steps", "bars"]
 
 ROUNDING = 1e-10  # relative to 1 + the largest value: float64 after a few thousand operations
+_SIGNS = {  # words before, sign when it holds, sign when it is refuted, sign of the slack
+    "=": ("", "=", "≠", "±"),
+    "<=": ("", "≤", ">", "+"),
+    ">=": ("", "≥", "<", "−"),
+    "slope": ("slope ", "=", "≠", "±"),
+    "->": ("", "→", "↛", "±"),
+    "law": ("p = ", "≥", "<", "±"),
+}
 DRAWN_POINTS = 400  # enough for any scatter plot; more would only make the JSON heavy
 
 
@@ -39,19 +47,19 @@ class Series:
 
     Args:
         name: What the legend says.
-        x: Where; numbers or words.
-        y: What.
+        x: Where: a sequence of numbers or words.
+        y: What: a sequence of numbers, an array or a tensor.
         role: Decides the color: measured, predicted, bound or other.
         style: Points, line, steps or bars; by default points if measured, else a line.
         error: Half-lengths of error bars, if any.
     """
 
     name: str
-    x: Sequence[float | str]
-    y: Sequence[float]
+    x: Any
+    y: Any
     role: Role = "measured"
     style: Style | None = None
-    error: Sequence[float] | None = None
+    error: Any = None
 
     def to_json(self) -> dict[str, Any]:
         """Give the series as plain lists."""
@@ -128,15 +136,10 @@ class Evidence:
         if self.parts:
             name, leaf = self.decisive
             return f"{name}: {leaf.summary}"
-        slack = f" ± {_short(self.tolerance)}" if self.tolerance else ""
-        text = {
-            "=": f"{_short(self.measured)} = {_short(self.expected)}{slack}",
-            "<=": f"{_short(self.measured)} ≤ {_short(self.expected)}{slack.replace('±', '+')}",
-            ">=": f"{_short(self.measured)} ≥ {_short(self.expected)}{slack.replace('±', '−')}",
-            "slope": f"slope {_short(self.measured)} = {_short(self.expected)}{slack}",
-            "->": f"{_short(self.measured)} → {_short(self.expected)}{slack}",
-            "law": f"p = {_short(self.measured)} ≥ {_short(self.expected)}",
-        }[self.relation]
+        before, sign, against, plus = _SIGNS[self.relation]
+        sign = against if self.refuted else sign
+        slack = f" {plus} {_short(self.tolerance)}" if self.tolerance else ""
+        text = f"{before}{_short(self.measured)} {sign} {_short(self.expected)}{slack}"
         return f"{text} ({self.detail})" if self.detail else text
 
     def drawn(
@@ -177,7 +180,7 @@ def equal(measured: Any, expected: Any, *, tol: Any, why: str, detail: str = "")
 
     Example:
         >>> equal([1.0, 2.5], [1.0, 2.0], tol=0.1, why="for show").summary
-        '2.5 = 2 ± 0.1 (worst of 2)'
+        '2.5 ≠ 2 ± 0.1 (worst of 2)'
     """
     _need_reason(why)
     got, want, slack = _aligned(measured, expected, tol)
@@ -257,7 +260,7 @@ def never(violations: Any, *, of: int | None = None, why: str) -> Evidence:
 
     Example:
         >>> never(np.array([False, True, False]), why="a theorem").summary
-        '1 = 0 (1 of 3 cases)'
+        '1 ≠ 0 (1 of 3 cases)'
     """
     cases = _numbers(violations)
     if of is None and cases.size < 2:
@@ -315,12 +318,10 @@ def slope(
         value, intercept = float(fit.slope), float(fit.intercept)  # type: ignore[attr-defined]
         half = float(stats.t.ppf((1 + level) / 2, xs.size - 2)) * float(fit.stderr)  # type: ignore[attr-defined]
         line = float(v.mean()) + expected * (u - float(u.mean()))
-        curve = tuple(
-            Series(name, xs.tolist(), (np.exp(w) if "y" in log else w).tolist(), role)
-            for name, w, role in (
-                (f"slope {_short(value)} (fitted)", intercept + value * u, cast(Role, "other")),
-                (f"slope {_short(expected)} (predicted)", line, cast(Role, "predicted")),
-            )
+        fitted = intercept + value * u
+        curve = (
+            Series(f"slope {_short(value)} (fitted)", xs, _unlogged(fitted, log), "other"),
+            Series(f"slope {_short(expected)} (predicted)", xs, _unlogged(line, log), "predicted"),
         )
     gap = abs(value - expected)
     verdict: Verdict = "undecided"
@@ -434,7 +435,7 @@ def every(parts: Mapping[str, Evidence]) -> Evidence:
     Example:
         >>> both = every({"start": at_most(1, 2, why="for show"), "end": never(3, of=9, why="so")})
         >>> both.verdict, both.summary
-        ('refuted', 'end: 3 = 0 (3 of 9 cases)')
+        ('refuted', 'end: 3 ≠ 0 (3 of 9 cases)')
     """
     if not parts:
         raise UsageError("every: parts must be one piece of evidence or more; got none.")
@@ -517,13 +518,17 @@ def _numbers(value: Any) -> np.ndarray:
         value = value.detach().cpu().numpy()
     array = np.asarray(value)
     if np.iscomplexobj(array):
-        array = np.stack([array.real, array.imag], axis=-1)
+        array = np.stack([np.real(array), np.imag(array)], axis=-1)
     return array.astype(np.float64)
 
 
 def _need_reason(why: str) -> None:
     if not why.strip():
         raise UsageError("Evidence: why must be the reason of the tolerance; got nothing.")
+
+
+def _unlogged(values: np.ndarray, log: str) -> np.ndarray:
+    return np.exp(values) if "y" in log else values
 
 
 def _thinned(order: np.ndarray) -> np.ndarray:

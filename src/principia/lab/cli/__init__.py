@@ -1,0 +1,68 @@
+"""The command line: `principia ls`, `show`, `check`, `run`, `errata`, `cite`, `doctor`, `tour`.
+
+Exit codes: 0 all is well, 1 something was refuted or a goal missed, 2 wrong use, 130 interrupted,
+70 a bug of Principia.
+"""
+
+import os
+import sys
+
+from principia.lab.errors import Failure, UsageError
+
+__all__ = ["main"]
+
+
+def main() -> None:
+    """Run the command line; a user's mistake ends in one sentence, never in a traceback."""
+    debug = "--debug" in sys.argv or bool(os.environ.get("PRINCIPIA_DEBUG"))
+    try:
+        code = _run()
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # the reader of our output has gone, as in `| head`: that is no error of anybody
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        code = 141
+    except KeyboardInterrupt:
+        code = _tell("principia: interrupted; nothing was left half-written.", 130)
+    except UsageError as error:
+        code = _tell(error, 2, debug)
+    except OSError as error:
+        code = _tell(f"principia: {error}.", 2, debug)
+    except Failure as error:
+        code = _tell(error, 1, debug)
+    except Exception as error:
+        hint = "This is a bug of Principia: run again with --debug and report what it prints."
+        code = _tell(f"principia: {type(error).__name__}: {error}. {hint}", 70, debug)
+    sys.exit(code)
+
+
+def _run() -> int:
+    import typer
+
+    from principia.lab.cli.app import app
+
+    try:
+        return app(standalone_mode=False, prog_name="principia") or 0
+    except typer.Abort:
+        raise KeyboardInterrupt from None
+    except typer.TyperException as error:  # an unknown option, a missing argument
+        raise UsageError(_sentence(error)) from error
+
+
+def _sentence(error: Exception) -> str:
+    message = getattr(error, "format_message", lambda: str(error))()
+    context = getattr(error, "ctx", None)
+    owner = getattr(context, "command_path", "principia") or "principia"
+    message = " ".join(str(message).split()).rstrip(".")
+    stop = "" if message.endswith("?") else "."
+    return f"{owner}: {message}{stop} Try {owner} --help."
+
+
+def _tell(error: object, code: int, debug: bool = False) -> int:
+    """Print the sentence on standard error (with the traceback when debugging)."""
+    if debug:
+        import traceback
+
+        traceback.print_exc()
+    sys.stderr.write(f"{error}\n")
+    return code

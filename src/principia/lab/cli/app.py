@@ -1,0 +1,64 @@
+"""Puts the commands together."""
+
+from typing import Annotated
+
+import typer
+
+import principia
+from principia.lab import catalog
+from principia.lab.cli import browse, measure
+from principia.lab.cli.flags import command
+from principia.lab.cli.tour import tour
+
+__all__ = ["app"]
+
+app = typer.Typer(
+    name="principia",
+    help="Deep learning you can check: a course as running code, every theorem measured.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+)
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"principia {principia.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
+    debug: Annotated[
+        bool, typer.Option("--debug", help="Show tracebacks instead of sentences.")
+    ] = False,
+) -> None:
+    """Take the options that all commands share; `main` acts on --debug."""
+
+
+def _chapters(typed: str) -> list[str]:
+    return [one.name for one in catalog.chapters() if one.name.startswith(typed)]
+
+
+def _pages(typed: str) -> list[str]:
+    keys = [page.key for chapter in catalog.chapters() for page in chapter.pages]
+    return [key for key in keys if key.startswith(typed)]
+
+
+def _claims(typed: str) -> list[str]:
+    pages = [page for chapter in catalog.chapters() for page in chapter.pages]
+    claims = [f"{page.key}:{name}" for page in pages for name in page.claim_names]
+    known = [*_chapters(typed), *_pages(typed)]
+    return [*known, *(key for key in claims if ":" in typed and key.startswith(typed))]
+
+
+command(app, browse.ls, _chapters)
+command(app, browse.show, _pages)
+command(app, measure.check, _claims)
+command(app, measure.run, _pages)
+command(app, measure.errata)
+command(app, browse.cite, _pages)
+command(app, browse.doctor)
+command(app, tour)

@@ -1,0 +1,158 @@
+"""`ls`, `show`, `cite`, `doctor`: what there is, without measuring anything."""
+
+import inspect
+import re
+import sys
+
+import principia
+from principia.lab import catalog
+from principia.lab.cli.terminal import fancy, say, table
+from principia.lab.errors import refuse, suggestion
+from principia.lab.formula import prose_to_unicode, to_unicode
+
+__all__ = ["cite", "doctor", "ls", "show"]
+
+
+def ls(chapter: str | None = None) -> None:
+    """List the chapters, or the pages of one chapter.
+
+    Args:
+        chapter: Name of a chapter.
+    """
+    known = {one.name: one for one in catalog.chapters()}
+    if chapter is not None and chapter not in known:
+        raise refuse("ls", "CHAPTER", "the name of a chapter", chapter, suggestion(chapter, known))
+    chosen = [known[chapter]] if chapter else list(known.values())
+    for one in chosen:
+        rows = [
+            (page.key, str(len(page.claim_names)), str(len(page.experiment_names)), page.title)
+            for page in one.pages
+        ]
+        table(("page", "claims", "experiments", "what it is about"), rows, title=one.title)
+    if fancy():
+        say("Look at a page with: principia show KEY", style="dim")
+
+
+def show(key: str) -> None:
+    """Show a page: story, formula, API, claims with their last evidence, experiments.
+
+    Args:
+        key: Key of a page, such as connectionism/hopfield.
+    """
+    from principia.lab.checking import last_finding
+
+    page = catalog.page(key, "show")
+    text = page.text
+    say(text.title, style="bold")
+    say()
+    say(prose_to_unicode(_unwrapped(text.story)))
+    for formula in text.formulas:
+        say()
+        say(f"    {to_unicode(formula)}", style="cyan")
+    if text.symbols:
+        say()
+        for symbol, meaning in text.symbols:
+            say(f"    {prose_to_unicode(symbol)}: {prose_to_unicode(meaning)}")
+    _heading("Components")
+    for component in page.components():
+        say(component.signature, style="bold")
+        say(f"    {prose_to_unicode(component.purpose)}")
+    _heading("Claims")
+    for name, claim in page.claims().items():
+        found = last_finding(page.key, name)
+        say(f"{name}: {_status(found)}", style="bold")
+        say(f"    {prose_to_unicode(claim.statement)}")
+        control = ", ".join(f"{knob}={value}" for knob, value in claim.control.items())
+        say(f"    control {control}; source: {claim.source}")
+        for knob in claim.knobs.values():
+            help_text = f", {knob.help}" if knob.help else ""
+            say(f"    --set {knob.name}={knob.default}   ({knob.domain.text}{help_text})")
+        if claim.misprint:
+            say(f"    often misprinted: {prose_to_unicode(claim.misprint)}")
+    if page.experiment_names:
+        _heading("Experiments")
+        for name, experiment in page.experiments().items():
+            say(name, style="bold")
+            say(f"    {prose_to_unicode(experiment.statement)}")
+            for budget in ("quick", "full"):
+                goals = experiment.goals(budget).items()
+                words = [f"{metric.replace('_', ' ')} {goal.text}" for metric, goal in goals]
+                say(f"    {budget}: {'; '.join(words)}")
+            say(f"    published: {experiment.source}")
+    _heading("References")
+    for reference in text.references:
+        say(reference.text)
+    say()
+    say(f"principia check {page.key}", style="dim")
+
+
+def _status(found: dict | None) -> str:
+    if found is None:
+        return "not checked yet on this machine"
+    deciding = found["measures"][0]
+    seeds = len(found["measures"])
+    verdict = "holds, control refuted" if found["passed"] else "DOES NOT PASS"
+    if "error" in deciding:
+        return f"{verdict}: {deciding['error']}"
+    numbers = [f"{float(deciding[word]):.5g}" for word in ("measured", "expected")]
+    where = f"on {seeds} seed{'s' * (seeds > 1)}"
+    return f"{verdict} {where} (measured {numbers[0]}, expected {numbers[1]})"
+
+
+def _heading(text: str) -> None:
+    say()
+    say(text, style="bold underline")
+
+
+def _unwrapped(text: str) -> str:
+    """Join the lines of each paragraph: the terminal has its own width."""
+    return "\n\n".join(" ".join(part.split()) for part in re.split(r"\n[ \t]*\n", text))
+
+
+def cite(key: str) -> None:
+    """Print BibTeX for a page: its references, and Principia itself.
+
+    Args:
+        key: Key of a page, such as connectionism/hopfield.
+    """
+    page = catalog.page(key, "cite")
+    for reference in page.text.references:
+        sys.stdout.write(reference.bibtex + "\n\n")
+    sys.stdout.write(
+        inspect.cleandoc(f"""
+        @software{{principia,
+          author = {{The Principia authors}},
+          title = {{Principia: deep learning you can check}},
+          version = {{{principia.__version__}}},
+          note = {{page {page.key}: {page.title.rstrip(".")}}}
+        }}""")
+        + "\n"
+    )
+
+
+def doctor() -> int:
+    """Tell versions, threads and which data sets are found; exit 1 if something is missing."""
+    from principia.lab.data.files import folders
+    from principia.lab.environment import cores, environment
+    from principia.lab.storage import cache_folder
+
+    rows = [(name, str(value)) for name, value in environment().items() if name != "threads"]
+    rows.append(("cores", f"{cores()} (check runs one process a core, one thread each)"))
+    pages = [page for chapter in catalog.chapters() for page in chapter.pages]
+    claims = sum(len(page.claim_names) for page in pages)
+    course = f"{len(catalog.chapters())} chapters, {len(pages)} pages, {claims} claims"
+    rows.append(("course", course))
+    broken = 0
+    for page in pages:
+        try:
+            page.load()
+        except Exception as error:
+            broken += 1
+            rows.append((page.key, f"cannot be imported: {type(error).__name__}: {error}"))
+    rows.append(("evidence kept in", str(cache_folder())))
+    for folder in folders():
+        inside = folder.iterdir() if folder.is_dir() else ()
+        sets = sorted(one.name for one in inside if one.is_dir())
+        rows.append((f"data in {folder}", ", ".join(sets) or "nothing"))
+    table(("what", "found"), rows)
+    return 1 if broken else 0

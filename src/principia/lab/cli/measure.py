@@ -1,0 +1,227 @@
+"""`check`, `errata`, `run`: everything that measures."""
+
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Literal
+
+from principia.lab import catalog
+from principia.lab.checking import Selection, check_all, remember, to_json
+from principia.lab.cli.terminal import progress, say, shorten, table
+from principia.lab.domains import Count, SeedNumber
+from principia.lab.errors import UsageError, refuse, shown, suggestion
+from principia.lab.formula import prose_to_unicode
+from principia.lab.storage import need_writable, write_text
+
+__all__ = ["check", "errata", "run"]
+
+
+def check(
+    keys: tuple[str, ...] = (),
+    *,
+    all_: bool = False,
+    seeds: Count = 1,
+    set_: tuple[str, ...] = (),
+    jobs: Count | None = None,
+    json_: bool = False,
+    figure: str | None = None,
+) -> int:
+    """Measure claims now: each must hold, and its control must be refuted, on every seed.
+
+    Exit code 0 if all pass, 1 if not, 2 for wrong use.
+
+    Args:
+        keys: Chapters, pages, or single claims as page:claim.
+        all_: Check the whole course.
+        seeds: How many seeds, 0 and up.
+        set_: Turn a knob of the claim, as knob=value; may be repeated.
+        jobs: Number of processes; by default one a core.
+        json_: Print the evidence as JSON instead of a table.
+        figure: File for the figures: .html, or .json for Plotly's own format.
+    """
+    selection = _selected(keys, all_)
+    knobs = _knobs(selection, set_)
+    target = None if figure is None else _figure_path(figure)
+    with progress(len(selection) * seeds, "checking") as advance:
+        findings = check_all(
+            selection, seeds=range(seeds), knobs=knobs, jobs=jobs, done=lambda key: advance(key)
+        )
+    if not knobs:
+        _remember(findings)
+    if target is not None:
+        _write_figures(target, findings)
+    if json_:
+        sys.stdout.write(to_json(findings) + "\n")
+    else:
+        _report(findings, seeds)
+        if target is not None:
+            say(f"Figures: {target}")
+    return 0 if all(finding.passed for finding in findings) else 1
+
+
+def _selected(keys: Iterable[str], everything: bool) -> Selection:
+    keys = list(keys)
+    if everything == bool(keys):
+        raise UsageError(
+            "check: name a chapter, a page or page:claim, or give --all. "
+            "Try principia check connectionism."
+        )
+    chosen = [chapter.name for chapter in catalog.chapters()] if everything else keys
+    selection = catalog.select(chosen, "check")
+    if not selection:
+        raise UsageError(f"check: {', '.join(keys)} has no claims. See principia ls.")
+    return selection
+
+
+def _knobs(selection: Selection, pairs: Iterable[str]) -> dict[str, str]:
+    """Read knob=value pairs and let the claims refuse them before any work is done."""
+    knobs = dict(_pair("check", text) for text in pairs)
+    if not knobs:
+        return {}
+    if len(selection) > 1:
+        raise UsageError("check: --set needs one claim. Name it as page:claim.")
+    from principia.lab.knobs import settings
+
+    page, name = selection[0]
+    claim = page.claim(name)
+    settings(claim.key, claim.knobs, knobs)
+    return knobs
+
+
+def _pair(owner: str, text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not equals or not name:
+        raise refuse(owner, "--set", "knob=value", text)
+    return name.strip(), value.strip()
+
+
+def _figure_path(text: str) -> Path:
+    path = Path(text)
+    if path.suffix not in (".html", ".json"):
+        raise refuse("check", "--figure", "a file that ends in .html or .json", text)
+    need_writable("check", path)
+    return path
+
+
+def _write_figures(path: Path, findings: list) -> None:
+    from principia.lab.report import claims_report
+
+    if path.suffix == ".html":
+        write_text(path, claims_report("What was checked", findings))
+        return
+    from principia.lab.figures import finding_figure
+
+    drawn = [f'"{one.key}": {finding_figure(one).to_json()}' for one in findings]
+    write_text(path, "{" + ",\n".join(drawn) + "}\n")
+
+
+def _remember(findings: list) -> None:
+    try:
+        for finding in findings:
+            remember(finding)
+    except OSError as error:
+        sys.stderr.write(f"check: the evidence could not be kept for `show`: {error}.\n")
+
+
+def _report(findings: list, seeds: int) -> None:
+    rows = []
+    for finding in findings:
+        measure, control = finding.measures[0], finding.controls[0]
+        rows.append(
+            (
+                "holds" if finding.passed else "REFUTED",
+                finding.key,
+                shorten(measure.summary, 60),
+                f"{control.verdict}: {shorten(control.summary, 60)}",
+            )
+        )
+    table(("verdict", "claim", "measured (seed 0)", "control (seed 0)"), rows)
+    failed = [finding for finding in findings if not finding.passed]
+    for finding in failed:
+        for complaint in finding.complaints:
+            say(f"{finding.key} {complaint}", style="bold red")
+        for one in (*finding.measures, *finding.controls):
+            if one.trace and "--debug" in sys.argv:
+                sys.stderr.write(one.trace)
+    count = len(findings) - len(failed)
+    number = f"{seeds} seed{'s' * (seeds > 1)}"
+    say(
+        f"{count} of {len(findings)} claims hold with their controls refuted, on {number}.",
+        style="bold green" if not failed else "bold red",
+    )
+
+
+def errata() -> int:
+    """List what is often misprinted: the misprint, what is right, and the number that decides.
+
+    The misprinted formula is the control of its claim, so that the number is measured now.
+    """
+    selection = [
+        (page, name)
+        for chapter in catalog.chapters()
+        for page in chapter.pages
+        for name in page.misprint_names
+    ]
+    with progress(len(selection), "measuring") as advance:
+        findings = check_all(selection, done=lambda key: advance(key))
+    rows = []
+    for (page, name), finding in zip(selection, findings, strict=True):
+        claim = page.claim(name)
+        right, wrong = finding.measures[0], finding.controls[0]
+        numbers = f"{right.verdict}: {right.summary}; misprint {wrong.verdict}: {wrong.summary}"
+        printed, correct = prose_to_unicode(claim.misprint), prose_to_unicode(claim.statement)
+        rows.append((finding.key, printed, correct, numbers))
+    table(("claim", "often printed", "what is right", "the number that decides"), rows)
+    return 0 if all(finding.passed for finding in findings) else 1
+
+
+def run(
+    key: str,
+    *,
+    budget: Literal["quick", "full"] = "quick",
+    seed: SeedNumber = 0,
+    set_: tuple[str, ...] = (),
+    data_dir: str | None = None,
+    report: str | None = None,
+) -> int:
+    """Run an experiment and compare it with the figure that it must reach.
+
+    Exit code 0 if every goal is reached, 1 if not, 2 for wrong use.
+
+    Args:
+        key: Key of a page, or page:experiment.
+        budget: quick runs on embedded data in seconds; full must reach the published figure.
+        seed: Seed of everything random.
+        set_: Turn a knob of the experiment, as knob=value; may be repeated.
+        data_dir: Folder with the data sets; searched before PRINCIPIA_DATA.
+        report: HTML file for the figures.
+    """
+    from principia.lab.experiments import Run
+    from principia.lab.knobs import settings
+    from principia.lab.seeds import Seed
+
+    place, _, name = key.partition(":")
+    page = catalog.page(place, "run")
+    names = page.experiment_names
+    if not names:
+        raise UsageError(f"run: {page.key} has no experiment. See principia ls.")
+    if name and name not in names:
+        raise refuse("run", "KEY", f"an experiment of {page.key}", name, suggestion(name, names))
+    if report is not None:
+        need_writable("run", Path(report))
+    if data_dir is not None and not Path(data_dir).is_dir():
+        raise UsageError(f"run: folder {shown(data_dir)} does not exist. Name the data folder.")
+    experiment = page.experiments()[name or names[0]]
+    knobs = settings(experiment.key, experiment.knobs, dict(_pair("run", one) for one in set_))
+    folder = Path(data_dir) if data_dir else None
+    outcome = experiment(Run(Seed(seed), budget, folder, say), **knobs)
+    if report is not None:
+        from principia.lab.report import outcome_report
+
+        write_text(Path(report), outcome_report(experiment, outcome))
+        say(f"Report: {report}")
+    for sentence in outcome.missed:
+        say(f"NOT REACHED: {sentence}", style="bold red")
+    if outcome.reached:
+        say(f"{experiment.key} reaches its {budget} goals.", style="bold green")
+    return 0 if outcome.reached else 1

@@ -1,0 +1,74 @@
+"""What people see: rich tables and a progress bar on a terminal, plain lines in a pipe."""
+
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+
+__all__ = ["fancy", "progress", "say", "shorten", "table"]
+
+VERDICTS = {"holds": "green", "refuted": "red", "undecided": "yellow", "error": "red"}
+
+
+def fancy() -> bool:
+    """Whether standard output is a terminal."""
+    return sys.stdout.isatty()
+
+
+def say(text: str = "", style: str = "") -> None:
+    """Print a paragraph; on a terminal it is wrapped and may have a style."""
+    if not fancy():
+        sys.stdout.write(f"{text}\n")
+        return
+    from rich.console import Console
+    from rich.text import Text
+
+    Console().print(Text(text, style=style))
+
+
+def table(columns: Sequence[str], rows: Sequence[Sequence[str]], title: str = "") -> None:
+    """Print a table; in a pipe, one line a row with tabs between the cells."""
+    if not fancy():
+        for row in rows:
+            sys.stdout.write("\t".join(" ".join(cell.split()) for cell in row) + "\n")
+        return
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    drawn = Table(title=title or None, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
+    for column in columns:
+        drawn.add_column(column, overflow="fold")
+    for row in rows:
+        drawn.add_row(*(Text(cell, style=_style(cell)) for cell in row))
+    Console().print(drawn)
+
+
+def _style(cell: str) -> str:
+    return VERDICTS.get(cell.split(" ", 1)[0].lower(), "")
+
+
+@contextmanager
+def progress(total: int, what: str) -> Iterator[Callable[[str], None]]:
+    """Show a bar with the time left on standard error, if that is a terminal."""
+    if not sys.stderr.isatty():
+        yield lambda text: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+    from rich.progress import TimeRemainingColumn as Left
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), Left())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(what, total=total)
+
+        def advance(text: str) -> None:
+            bar.update(task, advance=1, description=f"{what} {text}".strip())
+
+        yield advance
+
+
+def shorten(text: str, width: int = 88) -> str:
+    """Cut a text to one line of a given width."""
+    line = " ".join(text.split())
+    return line if len(line) <= width else f"{line[: width - 1]}…"

@@ -1,0 +1,86 @@
+"""`tour`: one headline claim of every chapter, measured, drawn and written into one report."""
+
+import time
+from pathlib import Path
+
+from principia.lab import catalog
+from principia.lab.checking import check_all, remember
+from principia.lab.cli.terminal import progress, say, shorten, table
+from principia.lab.domains import Count
+from principia.lab.formula import prose_to_unicode
+from principia.lab.storage import need_writable, write_text
+
+__all__ = ["tour"]
+
+TRY_NEXT = (
+    ("principia ls", "every page of the course"),
+    ("principia show {page}", "its story, formula, API and evidence"),
+    ("principia check {page} --seeds 5", "all its claims, on five seeds"),
+    ("principia check {claim} --set {knob}", "break the theorem yourself"),
+    ("principia errata", "what textbooks often print wrongly"),
+)
+
+
+def tour(*, out: str = "principia-tour.html", seeds: Count = 1, jobs: Count | None = None) -> int:
+    """Walk the chapters: check one headline claim of each, and write a report with its figure.
+
+    Args:
+        out: File for the report, one HTML page that needs no network.
+        seeds: How many seeds for each claim.
+        jobs: Number of processes; by default one a core.
+    """
+    started = time.monotonic()
+    path = Path(out).absolute()
+    need_writable("tour", path)
+    walked = [(chapter, chapter.headline) for chapter in catalog.chapters()]
+    selection = [headline for _, headline in walked if headline is not None]
+    pages = [page for chapter in catalog.chapters() for page in chapter.pages]
+    claims = sum(len(page.claim_names) for page in pages)
+    say("Principia: deep learning you can check.", style="bold")
+    say(f"The course so far: {len(walked)} chapters, {len(pages)} pages, {claims} claims.")
+    with progress(len(selection) * seeds, "checking") as advance:
+        findings = check_all(
+            selection, seeds=range(seeds), jobs=jobs, done=lambda key: advance(key)
+        )
+    for (page, name), finding in zip(selection, findings, strict=True):
+        claim = page.claim(name)
+        say()
+        say(page.title, style="bold")
+        say(f"  {prose_to_unicode(claim.statement)}")
+        measure, control = finding.measures[0], finding.controls[0]
+        broken = ", ".join(f"{knob}={value}" for knob, value in claim.control.items())
+        rows = [
+            (measure.verdict, "measured", shorten(measure.summary)),
+            (control.verdict, f"control, {broken}", shorten(control.summary)),
+        ]
+        table(("verdict", "what", "numbers"), rows)
+        for complaint in finding.complaints:
+            say(f"{finding.key} {complaint}", style="bold red")
+    passed = all(finding.passed for finding in findings)
+    from principia.lab.report import tour_report
+
+    seconds = time.monotonic() - started
+    write_text(path, tour_report(selection, findings, seconds))
+    for finding in findings:
+        _keep(finding)
+    if passed:
+        say("All headline claims hold, and every control is refuted.", style="bold green")
+    else:
+        say("NOT all headline claims pass.", style="bold red")
+    say(f"Measured in {seconds:.0f} s.")
+    say()
+    say(f"Report: {path}")
+    say("Try next:")
+    page, name = selection[-1]
+    knob, value = next(iter(page.claim(name).control.items()))
+    words = {"page": page.key, "claim": f"{page.key}:{name}", "knob": f"{knob}={value}"}
+    for command, meaning in TRY_NEXT:
+        say(f"  {command.format(**words):64} {meaning}")
+    return 0 if passed else 1
+
+
+def _keep(finding) -> None:  # noqa: ANN001
+    try:
+        remember(finding)
+    except OSError:
+        return  # the tour's own report has it all; the cache is a convenience

@@ -1,0 +1,45 @@
+"""What a result depends on beside the seed: versions, platform and threads."""
+
+import importlib.metadata
+import os
+import platform
+from typing import Any
+
+import principia
+
+__all__ = ["PACKAGES", "cores", "environment", "use_one_thread"]
+
+PACKAGES = ("torch", "numpy", "scipy", "scikit-learn", "plotly")
+_THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMEXPR_NUM_THREADS")
+
+
+def cores() -> int:
+    """Count the cores that this process may use."""
+    try:
+        return len(os.sched_getaffinity(0))
+    except AttributeError:  # not on every system
+        return os.cpu_count() or 1
+
+
+def use_one_thread() -> None:
+    """Let this process compute with one thread, so that results do not depend on the machine.
+
+    The variables work on libraries that are not loaded yet, the calls on those that are.
+    """
+    os.environ.update(dict.fromkeys(_THREADS, "1"))
+    import threadpoolctl
+    import torch
+
+    torch.set_num_threads(1)
+    threadpoolctl.threadpool_limits(1)
+
+
+def environment(threads: int = 1) -> dict[str, Any]:
+    """Describe versions, platform and threads, without importing the packages."""
+    return {
+        "principia": principia.__version__,
+        "python": platform.python_version(),
+        "platform": f"{platform.system()} {platform.machine()}",
+        "threads": threads,
+        **{name: importlib.metadata.version(name) for name in PACKAGES},
+    }

@@ -1,0 +1,167 @@
+"""Reports: one HTML file with everything inside, which opens without a network."""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from html import escape
+from pathlib import Path
+from typing import Any, final
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
+from plotly.offline import get_plotlyjs
+
+from principia.lab.catalog import Page, chapters, page
+from principia.lab.claims import Finding
+from principia.lab.environment import environment
+from principia.lab.experiments import Experiment, Outcome
+from principia.lab.figures import finding_figure
+from principia.lab.formula import to_mathml
+
+__all__ = ["claims_report", "outcome_report", "tour_report"]
+
+
+@final
+@dataclass
+class Section:
+    """One part of a report."""
+
+    key: str
+    title: str
+    verdict: str
+    measured: str = ""
+    control: str = ""
+    story: list[Markup] = field(default_factory=list)
+    formulas: list[Markup] = field(default_factory=list)
+    label: str = "Claim."
+    statement: Markup = field(default_factory=Markup)
+    columns: tuple[str, ...] = ()
+    rows: list[tuple[str, ...]] = field(default_factory=list)
+    figures: list[dict[str, Any]] = field(default_factory=list)
+    command: str = ""
+
+
+def tour_report(
+    selection: Sequence[tuple[Page, str]], findings: Sequence[Finding], seconds: float
+) -> str:
+    """Write the tour: each chapter's headline claim with its story, formula, numbers and figure."""
+    sections = []
+    for (one, name), finding in zip(selection, findings, strict=True):
+        section = _claim_section(one, name, finding)
+        section.story = [_prose(part) for part in re.split(r"\n[ \t]*\n", one.text.story)]
+        section.formulas = [Markup(to_mathml(each, block=True)) for each in one.text.formulas]
+        sections.append(section)
+    course = chapters()
+    pages = [one for chapter in course for one in chapter.pages]
+    claims = sum(len(one.claim_names) for one in pages)
+    lead = (
+        f"One headline claim of each chapter, measured on this machine in {seconds:.0f} s. So far "
+        f"the course has {len(pages)} pages and {claims} claims, each with a control that fails."
+    )
+    listing = [(one.key, one.title, len(one.claim_names)) for one in pages]
+    return _render("The tour", lead, findings, sections, listing)
+
+
+def claims_report(title: str, findings: Sequence[Finding]) -> str:
+    """Write the findings of a check, one section a claim."""
+    sections = [_claim_section(page(one.page), one.claim, one) for one in findings]
+    return _render(title, "", findings, sections)
+
+
+def outcome_report(experiment: Experiment, outcome: Outcome) -> str:
+    """Write what an experiment found, beside its goals, with its figures."""
+    goals = {name: goal.text for name, goal in outcome.goals.items()}
+    section = Section(
+        key=experiment.key,
+        title=experiment.key,
+        verdict="holds" if outcome.reached else "refuted",
+        label="Experiment.",
+        statement=_prose(experiment.statement),
+        columns=("metric", "measured", "goal"),
+        rows=[
+            (name.replace("_", " "), f"{value:.5g}", goals.get(name, ""))
+            for name, value in outcome.metrics.items()
+        ],
+        figures=[
+            _figure(f"f{number}", figure, name)
+            for number, (name, figure) in enumerate(outcome.figures.items())
+        ],
+        command=f"principia run {experiment.key} --budget {outcome.budget} --seed {outcome.seed}",
+    )
+    verdict = "every goal reached" if outcome.reached else "NOT every goal reached"
+    lead = f"Published: {experiment.source}"
+    return _fill(f"{experiment.key}", lead, outcome.reached, verdict, [section])
+
+
+def _claim_section(one: Page, name: str, finding: Finding) -> Section:
+    claim = one.claim(name)
+    observations = [("measure", each) for each in finding.measures]
+    observations += [("control", each) for each in finding.controls]
+    rows = []
+    for what, each in observations:
+        why = each.evidence.decisive[1].why if each.evidence else ""
+        rows.append((what, str(each.seed), each.verdict, each.summary, why))
+    control = " ".join(f"--set {knob}={value}" for knob, value in claim.control.items())
+    anchor = re.sub(r"\W", "-", finding.key)
+    drawn = finding.measures[0].evidence is not None
+    return Section(
+        key=finding.key,
+        title=one.title.rstrip("."),
+        verdict="holds" if finding.passed else "refuted",
+        measured=finding.measures[0].summary,
+        control=f"{finding.controls[0].verdict}: {finding.controls[0].summary}",
+        statement=_prose(claim.statement),
+        columns=("what", "seed", "verdict", "numbers", "tolerance because"),
+        rows=rows,
+        figures=[_figure(anchor, finding_figure(finding))] if drawn else [],
+        command=f"principia check {finding.key}\nprincipia check {finding.key} {control}",
+    )
+
+
+def _figure(anchor: str, figure: Any, name: str = "") -> dict[str, Any]:
+    # "</" would end the script element early
+    data = figure.to_json().replace("</", "<\\/")
+    return {"id": anchor, "name": name, "data": Markup(data)}
+
+
+def _prose(text: str) -> Markup:
+    """Turn `code` and `$math$` of a docstring into HTML; everything else is escaped."""
+    parts = re.split(r"(\$[^$]+\$|`[^`]+`)", text)
+    done = []
+    for part in parts:
+        if len(part) > 2 and part[0] == part[-1] == "$":
+            done.append(to_mathml(part[1:-1]))
+        elif len(part) > 2 and part[0] == part[-1] == "`":
+            done.append(f"<code>{escape(part[1:-1])}</code>")
+        else:
+            done.append(escape(part))
+    return Markup("".join(done))
+
+
+def _render(
+    title: str, lead: str, findings: Iterable[Finding], sections: list[Section], listing: Any = ()
+) -> str:
+    passed = [finding.passed for finding in findings]
+    words = f"{sum(passed)} of {len(passed)} claims hold, with their controls refuted"
+    return _fill(title, lead, all(passed), words, sections, listing)
+
+
+def _fill(
+    title: str, lead: str, passed: bool, verdict: str, sections: list[Section], listing: Any = ()
+) -> str:
+    described = ", ".join(f"{name} {value}" for name, value in environment().items())
+    return _template().render(
+        title=title, lead=lead, passed=passed, verdict=verdict, sections=sections,
+        listing=listing, environment=described, plotly=Markup(get_plotlyjs()),
+    )
+
+
+@functools.cache
+def _template() -> Any:
+    folder = Path(__file__).with_name("templates")
+    loader = FileSystemLoader(folder)
+    options: dict[str, Any] = {"undefined": StrictUndefined, "trim_blocks": True}
+    return Environment(loader=loader, autoescape=True, **options).get_template("report.html.jinja")

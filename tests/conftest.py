@@ -1,0 +1,36 @@
+"""Shared by all tests: one thread, their own cache folder, shapes checked on every call."""
+
+import os
+
+os.environ.update(dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1"))
+
+import pytest
+from jaxtyping import install_import_hook
+
+# every jaxtyping annotation of the package is checked against the real arguments
+install_import_hook("principia", "typechecking.checked")
+
+
+def pytest_addoption(parser):
+    parser.addoption("--seeds", type=int, default=1, help="on how many seeds claims are checked")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def own_cache(tmp_path_factory):
+    """Keep the tests away from the user's cache."""
+    patch = pytest.MonkeyPatch()
+    patch.setenv("PRINCIPIA_CACHE", str(tmp_path_factory.mktemp("cache")))
+    yield
+    patch.undo()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def one_thread():
+    import torch
+
+    torch.set_num_threads(1)
+
+
+@pytest.fixture
+def seeds(request):
+    return range(request.config.getoption("--seeds"))

@@ -1,0 +1,233 @@
+"""What every page must fulfil. Pages are found by walking the folders; nobody lists them."""
+
+import ast
+import doctest
+import inspect
+import json
+
+import numpy as np
+import pytest
+import torch
+from sklearn.base import BaseEstimator
+from sklearn.utils.estimator_checks import check_estimator
+
+from principia.lab import catalog
+from principia.lab.errors import UsageError
+from principia.lab.experiments import Run
+from principia.lab.formula import prose_to_unicode, to_mathml, to_unicode
+from principia.lab.knobs import knobs_of
+from principia.lab.seeds import Seed
+
+PAGES = [page for chapter in catalog.chapters() for page in chapter.pages]
+COMPONENTS = [(page, name) for page in PAGES for name in page.exports]
+CLAIMS = [(page, name) for page in PAGES for name in page.claim_names]
+EXPERIMENTS = [(page, name) for page in PAGES for name in page.experiment_names]
+
+
+def keyed(pairs):
+    return [pytest.param(page, name, id=f"{page.key}:{name}") for page, name in pairs]
+
+
+every_page = pytest.mark.parametrize("page", [pytest.param(page, id=page.key) for page in PAGES])
+every_component = pytest.mark.parametrize(("page", "name"), keyed(COMPONENTS))
+every_claim = pytest.mark.parametrize(("page", "name"), keyed(CLAIMS))
+every_experiment = pytest.mark.parametrize(("page", "name"), keyed(EXPERIMENTS))
+
+
+def component(page, name):
+    return next(one for one in page.components() if one.name == name)
+
+
+@every_page
+def test_docstring_has_all_its_parts(page):
+    source = page.path.read_text(encoding="utf-8")
+    text = page.text
+    assert source.startswith('r"""'), "the docstring must be raw: the web page renders it"
+    assert ": " in text.title
+    assert text.title.endswith(".")
+    assert len(text.story.split()) >= 20
+    assert text.formulas
+    assert text.symbols, "every symbol of the formula is mapped to a name"
+    assert text.references
+    for formula in text.formulas:
+        assert to_mathml(formula, block=True).startswith("<math")
+        assert "\\" not in to_unicode(formula)
+    prose_to_unicode(text.story)
+    for symbol, meaning in text.symbols:
+        assert symbol.startswith("$")
+        assert prose_to_unicode(meaning)
+    for reference in text.references:
+        assert reference.bibtex.startswith("@misc{")
+
+
+@every_page
+def test_file_has_the_order_of_the_house(page):
+    body = ast.parse(page.path.read_text(encoding="utf-8")).body
+    first = body[1]
+    assert isinstance(first, ast.Assign)
+    assert first.targets[0].id == "__all__", "__all__ comes right behind the docstring"
+    assert page.claim_names, "a page states something"
+    imported = [one.name for node in body if isinstance(node, ast.Import) for one in node.names]
+    assert "random" not in imported, "everything random comes from the seed"
+    components = set(page.exports)
+    last_component, first_claim = 0, len(body)
+    for place, node in enumerate(body):
+        if isinstance(node, ast.FunctionDef | ast.ClassDef) and node.name in components:
+            last_component = max(last_component, place)
+        elif isinstance(node, ast.FunctionDef) and node.decorator_list:
+            first_claim = min(first_claim, place)
+    assert last_component < first_claim, "components come before the claims about them"
+
+
+@every_component
+def test_component_is_documented_with_an_example(page, name):
+    one = component(page, name)
+    assert one.thing.__module__ == page.module
+    assert one.purpose.endswith((".", "?"))
+    prose_to_unicode(one.purpose)
+    assert ">>>" in one.doc, "an example that the tests run"
+    parameters = inspect.signature(one.thing).parameters
+    if inspect.isclass(one.thing):
+        assert len(parameters) <= 8, "the ninth parameter means that a part should be passed in"
+
+
+@every_component
+def test_component_refuses_bad_values_with_the_sentence(page, name):
+    thing = component(page, name).thing
+    function = thing.__init__ if inspect.isclass(thing) else thing
+    knobs = knobs_of(inspect.unwrap(function))
+    for knob in knobs.values():
+        bad = knob.domain.bad()
+        sentence = f"{knob.name} must be {knob.domain.text}; got "
+        with pytest.raises(UsageError) as caught:
+            call(thing, {**required(function, knobs), knob.name: bad})
+        assert sentence in str(caught.value)
+        assert str(caught.value).startswith(f"{name}: ")
+
+
+def call(thing, values):
+    made = thing(**values)
+    if isinstance(made, BaseEstimator):  # scikit-learn's constructors take anything; fit refuses
+        made.fit(np.eye(4), np.array([0, 1, 0, 1]))
+
+
+def required(function, knobs):
+    """Give good values for parameters without default; what has no domain is never looked at."""
+    return {
+        parameter.name: knobs[parameter.name].domain.good() if parameter.name in knobs else None
+        for parameter in inspect.signature(function).parameters.values()
+        if parameter.default is parameter.empty
+        and parameter.name != "self"
+        and parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY)
+    }
+
+
+@every_component
+def test_modules_survive_saving_and_their_gradients_reach_every_parameter(page, name):
+    thing = component(page, name).thing
+    if not (inspect.isclass(thing) and issubclass(thing, torch.nn.Module)):
+        pytest.skip("no torch module")
+    names = run_example(thing, page)
+    made = [one for one in names.values() if isinstance(one, thing)]
+    assert made, "the example keeps an instance under a name"
+    for module in made:
+        state = {key: value.clone() for key, value in module.state_dict().items()}
+        for value in module.state_dict().values():
+            value.zero_()
+        module.load_state_dict(state)
+        assert all(torch.equal(module.state_dict()[key], value) for key, value in state.items())
+        if not list(module.parameters()):
+            continue
+        outputs = [one for one in names.values() if isinstance(one, torch.Tensor) and one.grad_fn]
+        assert outputs, "the example keeps an output under a name"
+        sum(output.sum() for output in outputs).backward()
+        silent = [key for key, one in module.named_parameters() if one.grad is None]
+        assert not silent, f"no gradient reaches {silent}"
+
+
+def run_example(thing, page):
+    """Run a component's example and return the names it made."""
+    example = doctest.DocTestFinder().find(thing, thing.__name__, globs=vars(page.load()))[0]
+    names = dict(vars(page.load()))
+    before = set(names)
+    for step in example.examples:
+        exec(compile(step.source, "example", "single"), names)
+    return {name: value for name, value in names.items() if name not in before}
+
+
+@every_component
+@pytest.mark.filterwarnings("default")
+def test_estimators_pass_scikit_learns_own_checks(page, name):
+    thing = component(page, name).thing
+    if not (inspect.isclass(thing) and issubclass(thing, BaseEstimator)):
+        pytest.skip("no estimator")
+    # where the theory itself refuses what a check demands, the estimator says so
+    excused = getattr(thing, "excused_checks", {})
+    check_estimator(thing(), expected_failed_checks=excused, on_skip=None)
+
+
+@every_claim
+def test_claim_is_declared_in_full(page, name):
+    claim = page.claim(name)
+    assert claim.page == page.key
+    assert claim.statement.endswith(".")
+    prose_to_unicode(claim.statement)
+    prose_to_unicode(claim.misprint)
+    parameters = dict(inspect.signature(claim.function).parameters)
+    assert next(iter(parameters)) == "seed"
+    assert set(parameters) - {"seed"} == set(claim.knobs), "every parameter has a domain"
+    for knob in claim.knobs.values():
+        assert knob.accept(claim.key, knob.default) == knob.default
+        assert knob.schema() is not None
+    assert set(claim.control) <= set(claim.knobs)
+    for knob, value in claim.control.items():
+        assert claim.knobs[knob].accept(claim.key, value) == value
+        assert value != claim.knobs[knob].default, "a control must change something"
+
+
+@every_claim
+def test_claim_refuses_bad_knobs_with_the_sentence(page, name):
+    claim = page.claim(name)
+    for knob in claim.knobs.values():
+        with pytest.raises(UsageError) as caught:
+            claim.check([0], **{knob.name: knob.domain.bad()})
+        assert str(caught.value).startswith(
+            f"{claim.key}: {knob.name} must be {knob.domain.text}; got "
+        )
+
+
+@every_claim
+def test_claim_holds_and_its_control_is_refuted(page, name, seeds):
+    before = generators()
+    finding = page.claim(name).check(seeds)
+    assert finding.passed, "\n".join(finding.complaints)
+    assert generators() == before, "a global generator was touched"
+    json.dumps(finding.to_json(), allow_nan=False)
+
+
+@every_claim
+def test_claim_is_deterministic(page, name):
+    claim = page.claim(name)
+    first, again = (json.dumps(claim.observe(7, {}).to_json()) for _ in range(2))
+    assert first == again
+
+
+@every_experiment
+def test_quick_experiment_beats_its_floor(page, name):
+    before = generators()
+    outcome = page.experiments()[name](Run(Seed(0), "quick"))
+    assert outcome.reached, "\n".join(outcome.missed)
+    assert set(outcome.goals) <= set(outcome.metrics)
+    assert outcome.figures, "an experiment draws its picture"
+    assert generators() == before, "a global generator was touched"
+
+
+def generators():
+    """Fingerprint the global generators that nobody may touch.
+
+    Python's own is left out, because the type checker of the tests draws from it; pages may not
+    even import it.
+    """
+    numpy_state = np.random.get_state()
+    states = torch.get_rng_state().numpy().tobytes(), numpy_state[1].tobytes(), numpy_state[2]
+    return hash(states)
