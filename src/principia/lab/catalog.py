@@ -336,6 +336,11 @@ def chapters() -> tuple[Chapter, ...]:
                 f"principia: chapter {point.name!r} is announced as package {point.value!r}, "
                 "which cannot be found. Install it again or remove it."
             )
+        if point.value.split(".")[-1] != point.name:  # one name opens every door
+            raise UsageError(
+                f"principia: chapter {point.name!r} must have the name of its package; got "
+                f"{point.value!r}. Rename one of them."
+            )
         if point.name not in {chapter.name for chapter in found}:
             home = Path(spec.submodule_search_locations[0])
             found.append(Chapter(point.name, point.value, home))

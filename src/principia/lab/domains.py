@@ -17,9 +17,13 @@ from principia.lab.errors import suggestion
 
 __all__ = [
     "Bits", "Choice", "Count", "Domain", "Each", "Entries", "Fraction", "Maybe", "Natural",
-    "NonNegative", "Positive", "Range", "SeedNumber", "Signs", "Switch", "Text", "at_least_goal",
-    "at_most_goal", "domain_of",
+    "NonNegative", "Outside", "Positive", "Range", "SeedNumber", "Signs", "Switch", "Text",
+    "at_least_goal", "at_most_goal", "domain_of",
 ]
+
+
+class Outside(ValueError):
+    """The value does not belong to the domain."""
 
 
 class Domain(ABC):
@@ -32,7 +36,7 @@ class Domain(ABC):
 
     @abstractmethod
     def accept(self, value: Any) -> Any:
-        """Return the value as the domain's own type; raise `ValueError` if it is not inside."""
+        """Return the value as the domain's own type; raise `Outside` if it is not inside."""
 
     @abstractmethod
     def good(self) -> Any:
@@ -90,10 +94,10 @@ class Range(Domain):
         """Take a number of the right kind that lies inside."""
         number = Integral if self.kind is int else Real
         if isinstance(value, bool) or not isinstance(value, number):
-            raise ValueError
+            raise Outside
         converted = self.kind(value)  # type: ignore[arg-type]
         if converted not in self:
-            raise ValueError
+            raise Outside
         return converted
 
     def parse(self, text: str) -> Any:
@@ -162,7 +166,7 @@ class Choice(Domain):
         for option in self.options:
             if type(option) is type(value) and option == value:
                 return option
-        raise ValueError
+        raise Outside
 
     def parse(self, text: str) -> Any:
         """Find the option that prints as the text."""
@@ -200,7 +204,7 @@ class Switch(Domain):
         """Take a Boolean, nothing that merely looks like one."""
         if isinstance(value, bool) or type(value).__name__ in ("bool", "bool_"):
             return bool(value)
-        raise ValueError
+        raise Outside
 
     def parse(self, text: str) -> bool:
         """Read the usual words for yes and no."""
@@ -234,7 +238,7 @@ class Text(Domain):
     def accept(self, value: Any) -> str:
         """Take a string."""
         if not isinstance(value, str):
-            raise ValueError
+            raise Outside
         return value
 
     def good(self) -> str:
@@ -299,7 +303,7 @@ class Each(Domain):
     def accept(self, value: Any) -> tuple[Any, ...]:
         """Take a sequence whose values all belong."""
         if isinstance(value, str) or not isinstance(value, (list, tuple)) or not value:
-            raise ValueError
+            raise Outside
         return tuple(self.item.accept(one) for one in value)
 
     def parse(self, text: str) -> tuple[Any, ...]:
@@ -335,10 +339,10 @@ class Entries(Domain):
     def accept(self, value: Any) -> Any:
         """Take an array all of whose entries are allowed."""
         if not isinstance(getattr(value, "shape", None), tuple) or 0 in value.shape:
-            raise ValueError
+            raise Outside
         inside = functools.reduce(lambda a, b: a | b, [value == number for number in self.allowed])
         if not bool(inside.all()):
-            raise ValueError
+            raise Outside
         return value
 
     def good(self) -> Any:

@@ -184,9 +184,7 @@ def equal(measured: Any, expected: Any, *, tol: Any, why: str, detail: str = "")
     """
     _need_reason(why)
     got, want, slack = _aligned(measured, expected, tol)
-    gap = np.abs(got - want)
-    # two equal infinities agree: their difference is NaN, their excess is not
-    gap = np.where(got == want, 0.0, gap)
+    gap = np.abs(_difference(got, want))
     verdict, worst = _compare(gap, slack)
     picture = None
     if got.size > 1:
@@ -460,8 +458,7 @@ def _bounded(
 ) -> Evidence:
     _need_reason(why)
     got, limit, room = _aligned(measured, bound, slack)
-    excess = got - limit if relation == "<=" else limit - got
-    excess = np.where(got == limit, 0.0, excess)
+    excess = _difference(got, limit) * (1 if relation == "<=" else -1)
     verdict, worst = _compare(excess, room)
     picture = None
     if got.size > 1:
@@ -486,6 +483,12 @@ def _bounded(
         detail=detail or _worst_of(got),
         picture=picture,
     )
+
+
+def _difference(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """Subtract; two equal infinities differ by 0, not by NaN."""
+    with np.errstate(invalid="ignore"):
+        return np.where(a == b, 0.0, a - b)
 
 
 def _compare(excess: np.ndarray, slack: np.ndarray) -> tuple[Verdict, int]:

@@ -35,21 +35,22 @@ from principia.lab.errors import UsageError, refuse, shown, suggestion
 
 __all__ = [
     "Bits", "Count", "Domain", "Entries", "Fraction", "Knob", "Natural", "NonNegative", "Positive",
-    "Range", "SeedNumber", "Signs", "at_least_goal", "at_most_goal", "check_params", "checked",
-    "domain_of", "knobs_of", "settings",
+    "REQUIRED", "Range", "SeedNumber", "Signs", "at_least_goal", "at_most_goal", "check_params",
+    "checked", "domain_of", "knobs_of", "settings",
 ]
 
+REQUIRED: Any = object()  # the default of a parameter that has none
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 @final
 @dataclass(frozen=True)
 class Knob:
-    """A parameter with a domain: its name, its default (or `Parameter.empty`) and its help."""
+    """A parameter with a domain: its name, its default (or `REQUIRED`) and its help."""
 
     name: str
     domain: Domain
-    default: Any = inspect.Parameter.empty
+    default: Any = REQUIRED
     help: str = ""
 
     def accept(self, owner: str, value: Any) -> Any:
@@ -75,7 +76,7 @@ class Knob:
             return None
         if self.help:
             described = {**described, "description": self.help}
-        if self.default is not inspect.Parameter.empty:
+        if self.default is not REQUIRED:
             described = {**described, "default": self.default}
         return described
 
@@ -99,7 +100,8 @@ def knobs_of(function: Callable[..., Any]) -> Mapping[str, Knob]:
             inspect.Parameter.VAR_POSITIONAL,
             inspect.Parameter.VAR_KEYWORD,
         ):
-            found[name] = Knob(name, domain, parameter.default, helps.get(name, ""))
+            default = REQUIRED if parameter.default is parameter.empty else parameter.default
+            found[name] = Knob(name, domain, default, helps.get(name, ""))
     return types.MappingProxyType(found)
 
 

@@ -32,7 +32,8 @@ def main() -> None:
         code = _tell(error, 1, debug)
     except Exception as error:
         hint = "This is a bug of Principia: run again with --debug and report what it prints."
-        code = _tell(f"principia: {type(error).__name__}: {error}. {hint}", 70, debug)
+        message = " ".join(str(error).split())[:200]
+        code = _tell(f"principia: {type(error).__name__}: {message}. {hint}", 70, debug)
     sys.exit(code)
 
 
@@ -42,11 +43,14 @@ def _run() -> int:
     from principia.lab.cli.app import app
 
     try:
-        return app(standalone_mode=False, prog_name="principia") or 0
+        code = app(standalone_mode=False, prog_name="principia") or 0
     except typer.Abort:
         raise KeyboardInterrupt from None
     except typer.TyperException as error:  # an unknown option, a missing argument
         raise UsageError(_sentence(error)) from error
+    if code == 130:  # typer's answer to Ctrl-C
+        raise KeyboardInterrupt
+    return code
 
 
 def _sentence(error: Exception) -> str:

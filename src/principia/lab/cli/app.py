@@ -20,10 +20,11 @@ app = typer.Typer(
 )
 
 
-def _version(asked: bool) -> None:
+def _version(asked: bool) -> bool:
     if asked:
         typer.echo(f"principia {principia.__version__}")
         raise typer.Exit
+    return asked
 
 
 @app.callback()

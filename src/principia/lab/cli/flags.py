@@ -14,7 +14,7 @@ from typing import Any
 import typer
 
 from principia.lab.domains import Each, Switch
-from principia.lab.knobs import Knob, knobs_of
+from principia.lab.knobs import REQUIRED, Knob, knobs_of
 
 __all__ = ["command"]
 
@@ -56,7 +56,7 @@ def command(
 def _declared(knob: Knob, kind: Any, complete: Completion | None) -> tuple[Any, Any]:
     """Give the annotation and the default that typer needs for one parameter."""
     several = isinstance(knob.domain, Each)
-    required = knob.default is inspect.Parameter.empty
+    required = knob.default is REQUIRED
     shape: Any = list[str] if several else str
     if kind is inspect.Parameter.POSITIONAL_OR_KEYWORD:
         note = typer.Argument(

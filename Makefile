@@ -1,0 +1,60 @@
+# Two commands on a fresh machine: `make run` and `make test`. Each sets up .venv if needed; the
+# stamps below make the second time quick, and a changed pyproject.toml or constraints.txt sets up
+# again.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
+TORCH := $(shell sed -n 's/^\(torch==[^ ;]*\).*/\1/p' constraints.txt)
+JOBS ?= auto
+
+.PHONY: help install run test lint bench site clean
+
+help:
+	@echo "make run      set up, then take the tour (writes principia-tour.html)"
+	@echo "make test     set up, then run the whole test suite"
+	@echo "make install  set up alone: .venv with the command principia"
+	@echo "make lint     style, types and import contracts"
+	@echo "make bench    races against specialist libraries, as ratios"
+	@echo "make site     every claim, measured and drawn, in site/index.html"
+
+install: $(VENV)/.core
+
+run: $(VENV)/.core
+	$(BIN)/principia tour
+
+test: $(VENV)/.dev
+	$(BIN)/python -m pytest -n $(JOBS)
+
+lint: $(VENV)/.dev
+	$(BIN)/ruff check src tests benchmarks docs
+	$(BIN)/pyright
+	$(BIN)/lint-imports
+
+bench: $(VENV)/.dev
+	$(BIN)/python -m benchmarks
+
+site: $(VENV)/.core
+	mkdir -p site
+	$(BIN)/principia check --all --figure site/index.html
+
+clean:
+	rm -rf $(VENV) site principia-tour.html
+
+$(VENV)/.python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || \
+	  { echo "Principia needs Python 3.10 or newer; $(PYTHON) is $$($(PYTHON) -V 2>&1). Try make PYTHON=python3.11 $(MAKECMDGOALS)."; exit 2; }
+	$(PYTHON) -m venv $(VENV)
+	@touch $@
+
+# PyTorch comes first and in the exact version: another package would pull in another build of it.
+$(VENV)/.core: $(VENV)/.python pyproject.toml constraints.txt
+	@echo "Installing Principia into $(VENV); the first time takes a few minutes."
+	$(PIP) $(TORCH)
+	$(PIP) --editable .
+	@touch $@
+
+$(VENV)/.dev: $(VENV)/.core
+	$(PIP) --editable ".[dev]"
+	@touch $@

@@ -1,0 +1,276 @@
+"""The command line as a user meets it: in a pipe, in a terminal, with mistakes, interrupted."""
+
+import json
+import os
+import pty
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from principia.lab.cli import main
+
+PRINCIPIA = [sys.executable, "-m", "principia"]
+CLAIM = "connectionism/perceptron:bound_is_attained"
+
+
+def run(*arguments, **options):
+    return subprocess.run(
+        [*PRINCIPIA, *arguments],
+        capture_output=True, text=True, timeout=300, check=False, **options,
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        ("check conectionism", "Did you mean 'connectionism'?"),
+        ("check perceptron", "Did you mean 'connectionism/perceptron'?"),
+        ("check connectionism/perceptron:mistake_bond", "Did you mean 'mistake_bound'?"),
+        ("check", "name a chapter, a page or page:claim, or give --all"),
+        ("check connectionism --all", "or give --all"),
+        ("check connectionism --seeds 0", "check: seeds must be an integer in [1, inf); got 0."),
+        ("check connectionism --seeds x", "check: seeds must be an integer in [1, inf); got x."),
+        ("check connectionism --jobs -3", "check: jobs must be an integer in [1, inf), or none"),
+        ("check connectionism --sedes 2", "No such option: --sedes"),
+        (f"check {CLAIM} --set dim=0", f"{CLAIM}: dim must be an integer in [1, 1000]; got 0."),
+        (f"check {CLAIM} --set dmi=3", "there is no knob 'dmi'. Did you mean 'dim'?"),
+        (f"check {CLAIM} --set dim", "check: --set must be knob=value; got 'dim'."),
+        ("check connectionism --set dim=3", "--set needs one claim"),
+        (f"check {CLAIM} --figure a.png", "--figure must be a file that ends in .html or .json"),
+        (f"check {CLAIM} --figure no/where.html", "folder no does not exist"),
+        ("check connectionism/nothing", "check: KEY must be the key of a page"),
+        ("show", "Missing argument 'KEY'"),
+        ("show connectionism/hopfeild", "Did you mean 'connectionism/hopfield'?"),
+        ("cite connectionism/hopfeild", "Did you mean 'connectionism/hopfield'?"),
+        ("ls conectionism", "ls: CHAPTER must be the name of a chapter; got 'conectionism'."),
+        ("run connectionism/perceptron:digit", "Did you mean 'digits'?"),
+        ("run connectionism/perceptron --budget ful", "run: budget must be one of 'quick', 'full'"),
+        ("run connectionism/perceptron --set epochs=0", "epochs must be an integer in [1, inf)"),
+        ("run connectionism/perceptron --seed -1", "run: seed must be an integer in [0, 4.29"),
+        ("run connectionism/perceptron --report no/r.html", "folder no does not exist"),
+        ("run connectionism/perceptron --data-dir nowhere", "folder 'nowhere' does not exist"),
+        ("tour --out no/where.html", "tour: folder no does not exist"),
+        ("tour --out .", "is a folder. Name a file."),
+        ("chek connectionism", "Did you mean 'check'?"),
+    ],
+)
+def test_mistakes_end_in_one_sentence(arguments, sentence, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", ["principia", *arguments.split()])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    printed = capsys.readouterr()
+    assert ended.value.code == 2
+    assert printed.out == ""
+    assert sentence in printed.err
+    assert printed.err.count("\n") == 1, "one sentence, no traceback"
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_missing_data_say_what_to_put_where(tmp_path):
+    environment = {**os.environ, "PRINCIPIA_CACHE": str(tmp_path), "HOME": str(tmp_path)}
+    environment["PRINCIPIA_DATA"] = str(tmp_path)
+    done = run("run", "connectionism/perceptron", "--budget", "full", env=environment)
+    assert done.returncode == 2
+    assert "mnist/train-images-idx3-ubyte.gz must be in a data folder" in done.stderr
+
+
+def test_check_in_a_pipe_is_plain_and_exits_with_the_verdict(tmp_path):
+    done = run("check", CLAIM, "--figure", str(tmp_path / "figures.html"))
+    assert done.returncode == 0, done.stderr
+    first = done.stdout.splitlines()[0].split("\t")
+    assert first == ["holds", CLAIM, "1 = 1", "refuted: 1 > 0"]
+    assert "\x1b" not in done.stdout
+    assert done.stderr == ""
+    page = (tmp_path / "figures.html").read_text()
+    assert "Plotly.newPlot" in page
+    assert "<script src" not in page
+    assert '<link rel="stylesheet"' not in page
+
+
+def test_the_control_asked_for_is_refuted_with_exit_code_1():
+    done = run("check", CLAIM, "--set", "strict=true")
+    assert done.returncode == 1
+    assert f"{CLAIM} REFUTED (seed 0): 1 > 0" in done.stdout
+
+
+def test_json_has_the_documented_form_and_is_the_same_with_any_number_of_processes():
+    keys = ["connectionism/perceptron:weights_in_span", CLAIM]
+    one, two = (run("check", *keys, "--seeds", "2", "--json", "--jobs", jobs) for jobs in "12")
+    assert one.returncode == two.returncode == 0, one.stderr + two.stderr
+    assert one.stdout == two.stdout
+    document = json.loads(one.stdout)
+    assert set(document) == {"claims", "environment"}
+    assert document["environment"]["threads"] == 1
+    first = document["claims"][0]
+    assert set(first) == {"page", "claim", "passed", "measures", "controls"}
+    assert [measure["seed"] for measure in first["measures"]] == [0, 1]
+    evidence = first["measures"][0]
+    needed = {"seed", "knobs", "relation", "measured", "expected", "tolerance", "why", "verdict"}
+    assert needed <= set(evidence)
+    assert evidence["knobs"]["dim"] == 60
+
+
+def test_figures_can_be_had_as_plotly_json(tmp_path):
+    path = tmp_path / "figures.json"
+    assert run("check", CLAIM, "--figure", str(path)).returncode == 0
+    assert "data" in json.loads(path.read_text())[CLAIM]
+
+
+def test_show_tells_the_last_evidence():
+    key = "connectionism/perceptron"
+    run("check", CLAIM)
+    done = run("show", key)
+    assert done.returncode == 0
+    last = "bound_is_attained: holds, control refuted on 1 seed (measured 1, expected 1)"
+    assert last in done.stdout
+    for words in ("Components", "Claims", "Experiments", "References", "⌊R²/γ²⌋", "--set dim=10"):
+        assert words in done.stdout
+
+
+def test_cite_prints_bibtex():
+    done = run("cite", "connectionism/perceptron")
+    assert done.returncode == 0
+    assert done.stdout.count("@misc{") == 3
+    assert "@software{principia," in done.stdout
+    assert "author = {Freund and Schapire}" in done.stdout
+
+
+def test_errata_gives_the_number_that_decides():
+    done = run("errata")
+    assert done.returncode == 0, done.stdout + done.stderr
+    rows = [line.split("\t") for line in done.stdout.splitlines()]
+    keys = [row[0] for row in rows]
+    assert CLAIM in keys
+    assert all(len(row) == 4 and "misprint refuted" in row[3] for row in rows)
+
+
+def test_doctor_finds_the_data(tmp_path):
+    (tmp_path / "mnist").mkdir()
+    done = run("doctor", env={**os.environ, "PRINCIPIA_DATA": str(tmp_path)})
+    assert done.returncode == 0
+    assert f"data in {tmp_path}\tmnist" in done.stdout
+    assert "torch\t" in done.stdout
+
+
+def test_tour_writes_one_report_that_needs_no_network(tmp_path):
+    done = run("tour", cwd=tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    report = tmp_path / "principia-tour.html"
+    assert str(report) in done.stdout
+    assert "Try next:" in done.stdout
+    page = report.read_text()
+    assert "<math" in page
+    assert "Plotly.newPlot" in page
+    assert "<script src" not in page
+    assert [one.name for one in tmp_path.iterdir()] == ["principia-tour.html"]
+
+
+def test_a_closed_pipe_is_silent():
+    shell = f"{sys.executable} -m principia show connectionism/perceptron | head -n 1"
+    done = subprocess.run(
+        ["bash", "-c", f"set -o pipefail; {shell}"],
+        capture_output=True, text=True, timeout=120, check=False,
+    )
+    assert done.stderr == ""
+    assert done.stdout.startswith("The perceptron")
+
+
+def test_output_on_a_full_disk_is_told():
+    if not Path("/dev/full").exists():
+        pytest.skip("no /dev/full on this system")
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            [*PRINCIPIA, "ls"],
+            stdout=full, stderr=subprocess.PIPE, text=True, timeout=60, check=False,
+        )
+    assert done.returncode == 2
+    assert "No space left on device" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_ctrl_c_ends_in_one_sentence_and_leaves_no_process(tmp_path):
+    process = subprocess.Popen(
+        [*PRINCIPIA, "check", "connectionism", "--seeds", "50"],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
+        env={**os.environ, "PRINCIPIA_CACHE": str(tmp_path)},
+    )
+    time.sleep(6)  # the workers are at work by then
+    os.killpg(process.pid, signal.SIGINT)  # as a terminal does: the whole group gets it
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert errors == "principia: interrupted; nothing was left half-written.\n"
+    deadline = time.monotonic() + 10
+    while group_lives(process.pid) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert not group_lives(process.pid), "a worker was left behind"
+
+
+def group_lives(group):
+    try:
+        os.killpg(group, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def test_debug_shows_the_traceback():
+    done = run("--debug", "show", "connectionism/nothing")
+    assert done.returncode == 2
+    assert "Traceback" in done.stderr
+    assert "KEY must be the key of a page" in done.stderr
+
+
+def test_on_a_terminal_there_are_tables_and_colors():
+    output = in_terminal("ls", "connectionism")
+    assert "what it is about" in output
+    assert "─" in output
+    checked = in_terminal("check", CLAIM)
+    assert "\x1b[32mholds" in checked
+    assert "1 of 1 claims hold" in checked
+
+
+def in_terminal(*arguments):
+    """Run in a pseudo-terminal and return what the screen got."""
+    leader, follower = pty.openpty()
+    environment = {**os.environ, "TERM": "xterm-256color", "COLUMNS": "120"}
+    environment.pop("NO_COLOR", None)
+    process = subprocess.Popen(
+        [*PRINCIPIA, *arguments], stdout=follower, stderr=follower, env=environment, close_fds=True
+    )
+    os.close(follower)
+    pieces = []
+    while True:
+        try:
+            piece = os.read(leader, 65536)
+        except OSError:  # the other side has closed
+            break
+        if not piece:
+            break
+        pieces.append(piece)
+    process.wait(timeout=60)
+    os.close(leader)
+    return b"".join(pieces).decode()
+
+
+def test_completion_knows_the_keys():
+    environment = {
+        **os.environ, "_PRINCIPIA_COMPLETE": "complete_bash",
+        "COMP_WORDS": "principia show connectionism/perc", "COMP_CWORD": "2",
+    }
+    script = "import sys; sys.argv = ['principia']; from principia.lab.cli import main; main()"
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, env=environment, timeout=60,
+        check=False,
+    )
+    assert "connectionism/perceptron" in done.stdout
+
+
+def test_help_names_domains_and_defaults():
+    done = run("check", "--help", env={**os.environ, "COLUMNS": "160", "TERM": "dumb"})
+    assert done.returncode == 0
+    assert "an integer in [1, inf); default 1" in done.stdout

@@ -1,0 +1,122 @@
+"""A claim passes only if its measure holds and its control is refuted, on every seed."""
+
+import pickle
+from typing import Annotated
+
+import pytest
+
+from principia.lab.claims import claim
+from principia.lab.errors import UsageError
+from principia.lab.evidence import at_most
+from principia.lab.figures import finding_figure
+from principia.lab.knobs import Range
+from principia.lab.seeds import Seed
+
+
+def make(measure, control=None):
+    @claim(control=control or {"shift": 2.0}, source="the test")
+    def sample_claim(seed: Seed, *, shift: Annotated[float, Range(-9, 9)] = 0.0):
+        """Something is small.
+
+        This is not part of the statement.
+        """
+        return measure(seed, shift)
+
+    return sample_claim
+
+
+def small(seed, shift):
+    return at_most(shift, 1.0, why="for the test")
+
+
+def test_a_claim_that_holds_with_its_control_refuted():
+    finding = make(small).check([0, 1])
+    assert finding.passed
+    assert finding.complaints == ()
+    assert finding.key == "lab/test_claims:sample"
+    described = finding.to_json()
+    assert set(described) == {"page", "claim", "passed", "measures", "controls"}
+    assert [one["seed"] for one in described["measures"]] == [0, 1]
+    assert described["controls"][0]["knobs"] == {"shift": 2.0}
+    assert finding_figure(finding).data
+
+
+def test_a_control_that_holds_is_as_loud_as_a_claim_that_fails():
+    finding = make(small, {"shift": 0.5}).check([3])
+    assert not finding.passed
+    assert finding.complaints == (
+        "CONTROL HOLDS, so the check cannot fail (seed 3): 0.5 ≤ 1",
+    )
+    failed = make(lambda seed, shift: at_most(5, 1, why="so")).check([3])
+    assert failed.complaints == ("REFUTED (seed 3): 5 > 1",)
+
+
+def test_one_bad_seed_fails_the_claim():
+    bad_seed = make(lambda seed, shift: at_most(shift + 5 * (seed == 2), 1, why="so"))
+    finding = bad_seed.check(range(4))
+    assert not finding.passed
+    assert [one.verdict for one in finding.measures] == ["holds", "holds", "refuted", "holds"]
+
+
+def test_a_crash_is_an_observation_with_its_trace():
+    def crash(seed, shift):
+        raise ZeroDivisionError("nobody divides")
+
+    finding = make(crash).check([0])
+    assert not finding.passed
+    assert finding.measures[0].verdict == "error"
+    assert "ERROR (seed 0): ZeroDivisionError: nobody divides" in finding.complaints
+    assert "nobody divides" in finding.measures[0].trace
+    assert finding.to_json()["measures"][0]["error"].startswith("ZeroDivisionError")
+
+
+def test_an_undecided_control_does_not_count_as_refuted():
+    nan = float("nan")
+    finding = make(lambda seed, shift: at_most(nan if shift else 0, 1, why="so")).check([0])
+    assert not finding.passed
+    assert finding.complaints[0].startswith("CONTROL UNDECIDED")
+
+
+def test_knobs_are_checked_and_the_control_overrides_them():
+    sample = make(small)
+    assert sample.check([0], shift=-3.0).controls[0].knobs == {"shift": 2.0}
+    with pytest.raises(UsageError, match=r"sample: shift must be in \[-9, 9\]; got 10."):
+        sample.check([0], shift=10)
+    with pytest.raises(UsageError, match=r"there is no knob 'shft'\. Did you mean 'shift'"):
+        sample.check([0], shft=1)
+
+
+def test_values_that_do_not_fit_together_are_the_users_mistake():
+    def refuses(seed, shift):
+        raise UsageError("sample: shift must be odd; got even.")
+
+    with pytest.raises(UsageError, match="must be odd"):
+        make(refuses).check([0], shift=2.0)
+    assert make(refuses).check([0]).measures[0].verdict == "error"  # nobody turned a knob: a bug
+
+
+def test_a_claim_needs_a_control_and_a_source():
+    with pytest.raises(UsageError, match="must have a control and a source"):
+        claim(control={}, source="x")(small)
+    with pytest.raises(UsageError, match="must have a control and a source"):
+        claim(control={"shift": 1.0}, source="")(small)
+
+
+def test_the_statement_is_the_first_paragraph():
+    sample = make(small)
+    assert sample.statement == "Something is small."
+    assert sample(0, shift=1).holds
+
+
+def test_findings_travel_between_processes():
+    finding = make(small).check([0])
+    assert pickle.loads(pickle.dumps(finding)) == finding
+
+
+def test_seeds_give_independent_generators():
+    import torch
+
+    one, same, other = Seed(1).child("a"), Seed(1).child("a"), Seed(1).child("b")
+    assert one == same != other
+    assert torch.equal(*(torch.rand(4, generator=seed.torch()) for seed in (one, same)))
+    assert one.numpy().random() != other.numpy().random()
