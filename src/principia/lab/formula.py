@@ -49,7 +49,8 @@ def to_unicode(latex: str) -> str:
         'R²/γ² ≤ ∑_{i=0}^{n−1} wᵢxᵢⱼ'
     """
     tree = ET.fromstring(to_mathml(latex))
-    return re.sub(r"\s+", " ", _text(tree)).replace("( ", "(").replace(" )", ")").strip()
+    line = re.sub(r"\s+", " ", _text(tree)).replace("( ", "(").replace(" )", ")").strip()
+    return re.sub(r"([a-z]{2}) ([(\[])", r"\1\2", line)  # sgn(x), but max x
 
 
 def prose_to_unicode(text: str) -> str:
@@ -91,8 +92,10 @@ def _text(node: ET.Element) -> str:
         return _over(base, high) if tag == "mover" else base + _script(high, _RAISED, "^")
     if tag in ("msub", "munder"):
         base, low = _text(children[0]), _text(children[1]).strip()
-        spaced = f"{base}_{_braced(low)} " if base.strip() in _BIG or tag == "munder" else ""
-        return spaced or base + _script(low, _LOWERED, "_")
+        if base in _BIG or tag == "munder":
+            return f"{base}_{_braced(low)} "
+        word = base.endswith(" ")  # a name such as max
+        return base.strip() + _script(low, _LOWERED, "_") + " " * word
     if tag in ("msubsup", "munderover"):
         base, low, high = (_text(child).strip() for child in children)
         if base in _BIG or tag == "munderover":
@@ -129,6 +132,8 @@ def _token(tag: str, node: ET.Element) -> str:
         return f" {text} "
     if tag == "mo" and text == ",":
         return ", "
+    if len(text) > 1 and text.isalpha() and text.isascii():
+        return f"{text} "  # a name such as max or log
     return text
 
 

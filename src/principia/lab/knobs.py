@@ -127,7 +127,8 @@ def checked(function: Function) -> Function:
         principia.lab.errors.UsageError: halve: rate must be in [0, 1]; got 3.
     """
     signature = inspect.signature(function)
-    owner = function.__qualname__.removesuffix(".__init__").rsplit("<locals>.", 1)[-1]
+    owner = function.__qualname__.rsplit("<locals>.", 1)[-1]
+    owner = re.sub(r"\.(__init__|__call__|forward)$", "", owner)  # the class speaks for them
 
     @functools.wraps(function)
     def wrapper(*args: Any, **kwargs: Any) -> Any:

@@ -1,0 +1,101 @@
+"""Data files are read as their format says, or refused in one sentence."""
+
+import contextlib
+import gzip
+import random
+import struct
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from principia.lab.data.digits import digits
+from principia.lab.data.files import find
+from principia.lab.data.mnist import embedded_mnist, mnist, read_idx
+from principia.lab.errors import UsageError
+
+
+def idx(shape, body):
+    return b"\0\0\x08" + bytes([len(shape)]) + struct.pack(f">{len(shape)}I", *shape) + body
+
+
+@pytest.mark.parametrize("suffix", ["idx", "idx.gz"])
+def test_idx_files_are_read(tmp_path, suffix):
+    path = tmp_path / f"data.{suffix}"
+    content = idx((2, 3), bytes(range(6)))
+    path.write_bytes(gzip.compress(content) if suffix.endswith("gz") else content)
+    assert read_idx(path).tolist() == [[0, 1, 2], [3, 4, 5]]
+
+
+@pytest.mark.parametrize(
+    ("content", "sentence"),
+    [
+        (b"", "must be an idx file of unsigned bytes"),
+        (b"\x89PNG1234", "must be an idx file of unsigned bytes"),
+        (b"\0\0\x0d\x01\0\0\0\x01aaaa", "must be an idx file of unsigned bytes"),
+        (b"\0\0\x08\x03\0\0", "ends inside its header"),
+        (idx((4,), b"abc"), "must hold 4 bytes of data for shape"),
+        (idx((4,), b"abcde"), "got 5 or more"),
+        (idx((4_000_000_000, 4_000_000_000), b""), "bytes of data; got 16000000000000000000"),
+        (idx((0, 5), b""), "bytes of data; got 0"),
+    ],
+)
+def test_damaged_idx_files_are_refused(tmp_path, content, sentence):
+    path = tmp_path / "data.idx"
+    path.write_bytes(content)
+    with pytest.raises(UsageError, match=sentence):
+        read_idx(path)
+
+
+def test_damaged_gzip_is_refused(tmp_path):
+    path = tmp_path / "data.idx.gz"
+    whole = gzip.compress(idx((1000,), random.Random(0).randbytes(1000)))
+    for damaged in (whole[:-20], whole[:40], b"no gzip at all", whole[:60] + b"xx" + whole[62:]):
+        path.write_bytes(damaged)
+        with pytest.raises(UsageError, match=r"Download it again|unsigned bytes"):
+            read_idx(path)
+
+
+@given(st.binary(max_size=64))
+@settings(max_examples=200)
+def test_random_bytes_are_read_or_refused(tmp_path_factory, content):
+    path = tmp_path_factory.getbasetemp() / "random.idx"
+    path.write_bytes(content)
+    with contextlib.suppress(UsageError):
+        assert read_idx(path).dtype == torch.uint8
+
+
+def test_the_named_folder_comes_first(tmp_path, monkeypatch):
+    for name in ("given", "variable"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "file").write_text(name)
+    monkeypatch.setenv("PRINCIPIA_DATA", str(tmp_path / "variable"))
+    assert find("file").read_text() == "variable"
+    assert find("file", data_dir=tmp_path / "given").read_text() == "given"
+    with pytest.raises(UsageError, match=r"nothing\.gz must be in a data folder.*PRINCIPIA_DATA"):
+        find("nothing.gz")
+
+
+def test_embedded_sets_have_their_known_sizes():
+    x, y, x_test, y_test = digits()
+    assert len(x) + len(x_test) == 1797
+    assert torch.bincount(torch.cat([y, y_test])).tolist() == [
+        178, 182, 177, 183, 181, 182, 181, 179, 174, 180,
+    ]  # the counts of the UCI page
+    pictures, labels = embedded_mnist()
+    assert pictures.shape == (5000, 28, 28)
+    assert torch.bincount(labels).tolist() == [500] * 10
+
+
+def test_mnist_has_its_published_statistics():
+    try:
+        pictures, labels = mnist("train")
+    except UsageError:
+        pytest.skip("MNIST is not on this machine")
+    assert pictures.shape == (60000, 28, 28)
+    assert labels.bincount().tolist() == [
+        5923, 6742, 5958, 6131, 5842, 5421, 5918, 6265, 5851, 5949,
+    ]
+    assert abs(float(pictures.mean()) - 0.1307) < 1e-4
+    assert abs(float(pictures.std()) - 0.3081) < 1e-4

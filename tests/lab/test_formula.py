@@ -1,0 +1,44 @@
+"""One LaTeX source, two renderings."""
+
+import pytest
+
+from principia.lab.errors import UsageError
+from principia.lab.formula import prose_to_unicode, to_mathml, to_unicode
+
+
+@pytest.mark.parametrize(
+    ("latex", "line"),
+    [
+        (r"E(X)=-\frac12\sum_{i\ne j}w_{ij}X_iX_j", "E(X) = −1/2 ∑_{i ≠ j} wᵢⱼXᵢXⱼ"),
+        (r"\Delta w_{ij}=\eta\,\delta_i\,\varphi'(w_i\cdot x)", "Δwᵢⱼ = η δᵢ φ′(wᵢ · x)"),
+        (r"\Vert w_t\Vert\le R\sqrt t", "‖wₜ‖ ≤ R√t"),
+        (r"\lfloor R^2/\gamma^2\rfloor", "⌊R²/γ²⌋"),
+        (r"C=2\sum_{i=0}^{n-1}\binom{s-1}{i}", "C = 2∑_{i=0}^{n−1} (s − 1 choose i)"),
+        (r"\xi\leftarrow X^\top\mathrm{softmax}(\beta X\xi)", "ξ ← Xᵀsoftmax(βXξ)"),
+        (r"\frac{a+b}{c}x", "(a + b)/c x"),
+        (r"\arg\max_w f", "arg max_w f"),
+        (r"\hat f_n", "f̂ₙ"),
+        (r"R = \max_i \Vert x_i\Vert", "R = maxᵢ ‖xᵢ‖"),
+        (r"\log n + \log(m)", "log n + log(m)"),
+        (r"w^*", "w*"),
+        (r"\int_1^\infty e^{-z}dz", "∫_1^∞ e⁻ᶻdz"),
+    ],
+)
+def test_readable_lines(latex, line):
+    assert to_unicode(latex) == line
+
+
+@pytest.mark.parametrize("latex", [r"\frac{a", r"a}", r"\nosuchcommand x"])
+def test_what_does_not_parse_is_refused(latex):
+    with pytest.raises(UsageError, match="formula: latex must be"):
+        to_mathml(latex)
+
+
+def test_prose_keeps_its_words():
+    assert prose_to_unicode(r"if $\gamma>0$, at most $R^2$") == "if γ > 0, at most R²"
+    assert prose_to_unicode("it costs nothing") == "it costs nothing"
+
+
+def test_block_formulas_are_marked():
+    assert 'display="block"' in to_mathml("x", block=True)
+    assert 'display="inline"' in to_mathml("x")
