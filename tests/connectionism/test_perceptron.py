@@ -22,7 +22,7 @@ KEY = "connectionism/perceptron"
          "equals_sklearn"),
         ("state = state + y[position]", "state = state + 2 * y[position]", "weights_grow_slowly"),
         ("best = (scores >= 0)", "best = (scores > 0)", "scoring_rule"),
-        ("made = round(ends[0][-2] / unit)", "made = 1 + round(ends[0][-2])", "equals_sklearn"),
+        ("made = round(ends[0][-2] / COUNTER)", "made = 1 + round(ends[0][-2])", "equals_sklearn"),
     ],
 )
 def test_claims_catch_planted_bugs(old, new, claim):

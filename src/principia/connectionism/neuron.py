@@ -9,13 +9,13 @@ distributed processing) and differ in how they fill it in.
 
 $$ f(x) = \mathbf 1\{\sigma\cdot x\ge\theta\}, \quad x\in\{0,1\}^n, \quad \sigma\in\{-1,1\}^n $$
 
-$$ a' = F(a, W o), \quad o = f(a), \quad \Delta W = L(W, o, a', \delta), \quad
+$$ a' = F(a, W o), \quad o = g(a), \quad \Delta W = L(W, o, a', \delta), \quad
    \delta = -\partial\ell/\partial a' $$
 
 Symbols:
     $\sigma, \theta$: `signs` and `threshold` of a neuron
-    $a, a'$: states of the units before and after a step; `units` is the first of them
-    $f, o$: `output` function, and what the units send
+    $a, a'$: states of the units before and after a step; the first is `units`
+    $g, o$: `output` function, and what the units send
     $W$: `connectivity`, entry $ij$ from unit $j$ to unit $i$; `propagation` computes $Wo$
     $F, L$: `activation` function and `learning` rule
     $\ell, \delta$: loss of the `environment`, and the teaching signal that follows from it
@@ -272,7 +272,7 @@ class PDPNetwork:
         ...     units=torch.tensor([1.0, -1.0]), output=torch.tanh, connectivity=torch.eye(2),
         ...     propagation=torch.mv, activation=lambda a, net: net.sign(),
         ...     learning=lambda W, o, a, signal: W + torch.outer(signal, o),
-        ...     environment=([], nn.functional.mse_loss),
+        ...     environment=([], F.mse_loss),
         ... )
         >>> echo.step().tolist()
         [1.0, -1.0]
@@ -300,9 +300,10 @@ class PDPNetwork:
     def learn(self, batch: Batch) -> "PDPNetwork":
         """Answer a batch (states, target); the signal of the loss changes the connectivity."""
         states, target = batch
-        after = self.step(states)
-        signal = -torch.func.grad(self.environment[1])(after, target)
-        learned = self.learning(self.connectivity, self.output(states), after, signal)
+        after = self.step(states).detach().requires_grad_()
+        (slope,) = torch.autograd.grad(self.environment[1](after, target), after)
+        with torch.no_grad():
+            learned = self.learning(self.connectivity, self.output(states), after, -slope)
         return replace(self, connectivity=learned)
 
 
@@ -409,55 +410,57 @@ def pdp_frame(
         batches = network.environment[0]
         return torch.stack([(network := network.learn(one)).connectivity for one in batches])
 
-    # a net with circles; the first unit is always active and carries the thresholds
+    # neurons that all listen to all; the first unit is always active and carries the thresholds
     layer = McCullochPitts(_coins(rng, units, units), torch.randint(-2, 3, (units,), generator=rng))
-    wires = torch.column_stack([-layer.threshold, layer.signs])
-    neurons = _pdp(own(lambda z: (z >= 0).double()), F.pad(wires, (0, 0, 1, 0)), held=1)
+    wires = F.pad(torch.column_stack([-layer.threshold, layer.signs]), (0, 0, 1, 0))
+    neurons = _pdp(own(lambda z: (z >= 0).double()), wires, held=1)
     start = (_coins(rng, units) + 1) / 2
     fired = walk(neurons.step, F.pad(start, (1, 0), value=1.0))[:, 1:]
 
-    # labels at random, so that mistakes go on; |y - sign| sends back y after a mistake, else 0
+    # one threshold unit, and labels that have nothing to do with the points, so that mistakes go on
     X = torch.randn(steps, 1, units, generator=rng, dtype=torch.float64)
-    y = _coins(rng, steps, 1, 1)
+    y = (-1.0) ** torch.arange(steps, dtype=torch.float64).reshape(-1, 1, 1)
     unit = _pdp(
-        own(torch.sign), torch.zeros(units + 2, units + 2).double(), held=1 + units,
+        own(torch.sign), _unwired(units + 2), held=1 + units,
         learning=lambda W, o, a, signal: W + signal.mT @ o,
+        # its signal is y after a mistake (sign(0) = 0 is one), else 0
         environment=(_lessons(X, y), lambda a, y: (y - a[..., -1:]).abs().sum()),
     )
     model = Perceptron(max_epochs=1, trace=True).fit(X[:, 0].numpy(), y.flatten().numpy())
-    history = np.column_stack([model.biases_, model.weights_])
-    history = np.vstack([np.zeros(units + 1), history])
-    history = history[np.searchsorted(model.mistakes_, np.arange(steps), side="right")]
+    after_mistakes = np.column_stack([model.biases_, model.weights_])
+    made = np.searchsorted(model.mistakes_, np.arange(steps), side="right")  # mistakes by then
+    history = np.vstack([np.zeros(units + 1), after_mistakes])[made]
 
+    # a layer of three sigmoid units
     X = torch.randn(steps, 8, units, generator=rng, dtype=torch.float64)
     y = torch.rand(steps, 8, 3, generator=rng, dtype=torch.float64)
     smooth = _pdp(
-        own(torch.sigmoid), torch.zeros(units + 4, units + 4).double(), held=1 + units,
+        own(torch.sigmoid), _unwired(units + 4), held=1 + units,
         learning=lambda W, o, a, signal: W + lr * (signal * a * (1 - a)).mT @ o,
-        environment=(
-            _lessons(X, y), lambda a, y: (y - a[..., -3:]).square().sum(-1).mean() / 2,
-        ),
+        environment=(_lessons(X, y), lambda a, y: (y - a[..., -3:]).square().sum() / 2 / len(y)),
     )
-    taught, moves = study(smooth)[:, -3:, : units + 1], []
+    taught, moves = study(smooth)[:, -3:, :-3], []
     W, b = torch.zeros(3, units).double(), torch.zeros(3).double()
     for inputs, targets in zip(X, y, strict=True):
         W, b = delta_step(W, b, inputs, targets, "sigmoid", lr)
         moves.append(torch.column_stack([b, W]))  # type: ignore[list-item]
 
-    n, patterns = 2 * units, _coins(rng, units // 2 * 2 + 1, 2 * units)  # odd sums: no field is 0
+    # couplings learned once, then states that move; even n and odd s, so that no field is 0
+    n, s = 2 * units, units // 2 * 2 + 1
+    patterns, cue = _coins(rng, s, n), _coins(rng, 10, n)
     memory = _pdp(
-        own(lambda z: torch.where(z >= 0, 1.0, -1.0).double()), torch.zeros(n, n).double(), held=0,
+        own(lambda z: torch.where(z >= 0, 1.0, -1.0).double()), _unwired(n), held=0,
         learning=lambda W, o, a, signal: W + (o.mT @ o / n).fill_diagonal_(0),
         environment=([(patterns, patterns)], F.mse_loss),
     ).learn((patterns, patterns))
-    hopfield, cue = Hopfield(n).store(patterns), _coins(rng, 10, n)
+    hopfield = Hopfield(n).store(patterns)
     recalled = walk(lambda x: hopfield.recall(x, order="sync", max_sweeps=1).states, cue)
-    t = range(1, steps + 1)
+    t, moved = range(1, steps + 1), torch.stack(moves)
     return every(
         {
-            "delta rule": identical(taught, torch.stack(moves)).drawn(
+            "delta rule": identical(taught, moved).drawn(
                 Series("PDPNetwork", t, taught[:, 0, 1]),
-                Series("delta_step", t, torch.stack(moves)[:, 0, 1], role="predicted"),
+                Series("delta_step", t, moved[:, 0, 1], role="predicted"),
                 x="step", y="one weight, learned by the delta rule",
             ),
             "perceptron": identical(study(unit)[:, -1, :-1], history),
@@ -485,6 +488,10 @@ def _lessons(X: Tensor, y: Tensor) -> list[Batch]:
     """Set the units of a layer for batches: one always active, the inputs, the outputs at 0."""
     states = torch.cat([torch.ones_like(X[..., :1]), X, torch.zeros_like(y)], dim=-1)
     return list(zip(states, y, strict=True))
+
+
+def _unwired(n: int) -> Tensor:
+    return torch.zeros(n, n, dtype=torch.float64)
 
 
 def _coins(rng: torch.Generator, *shape: int) -> Tensor:
@@ -526,7 +533,7 @@ def _half_plane(table: Table) -> Tensor:
     for *w, theta in itertools.product((1, -1, 0), (1, -1, 0), (-1.5, -0.5, 0.5, 1.5)):
         weights = torch.tensor(w)
         if tuple((_corners(2) @ weights >= theta).long().tolist()) == table:
-            picture = (x @ weights.to(x) >= theta) - 0.5
+            picture = (x @ weights.to(x) >= theta).float() - 0.5
     for corner, value in zip(_corners(2), table, strict=True):
         picture[(x - corner).norm(dim=-1) < 0.15] = 2.0 * value - 1
     return picture

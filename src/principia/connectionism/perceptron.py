@@ -32,6 +32,7 @@ from typing import Annotated, Any, Literal, final
 
 import numpy as np
 from jaxtyping import Float
+from sklearn import config_context
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import SGDClassifier
@@ -70,6 +71,7 @@ from principia.lab.seeds import Seed
 
 Array = np.ndarray
 SPLITS: tuple[Literal["train", "test"], ...] = ("train", "test")
+COUNTER = 1e-200  # its square is 0 in float64
 SMALLEST_BLOCK, LARGEST_BLOCK = 16, 1024  # points scored by one matrix product when tracing
 
 
@@ -127,7 +129,9 @@ class Perceptron(ClassifierMixin, BaseEstimator):
         if start.shape != (X.shape[1],):
             raise refuse("Perceptron", "coef_init", f"of shape ({X.shape[1]},)", start.shape)
 
-        fits = [self._learn(X[rows], signs, start) for rows, signs in self._problems(codes)]
+        # every problem gets the points with one more column, in which `_sweep` counts mistakes
+        counted = np.column_stack([X, np.zeros(len(X))])
+        fits = [self._learn(counted[rows], signs, start) for rows, signs in self._problems(codes)]
         weights, biases, mistakes = zip(*fits, strict=True)
         self.coef_, self.intercept_ = np.stack(weights), np.array(biases)
         totals = itertools.zip_longest(*mistakes, fillvalue=0)
@@ -154,15 +158,19 @@ class Perceptron(ClassifierMixin, BaseEstimator):
         rows = [(np.flatnonzero((codes == a) | (codes == b)), b) for a, b in pairs]
         return [(chosen, np.where(codes[chosen] == b, 1.0, -1.0)) for chosen, b in rows]
 
-    def _learn(self, X: Array, y: Array, w: Array) -> tuple[Array, float, list[int]]:
+    def _learn(self, counted: Array, y: Array, w: Array) -> tuple[Array, float, list[int]]:
         """Run epochs until one has no mistakes; return weights, bias and the mistakes of each."""
-        rng = check_random_state(self.random_state)
+        rng, order = check_random_state(self.random_state), np.arange(len(y))
         state, mistakes, means = np.append(w, 0.0), [], []  # the last entry is the bias
         traced: list[Array] = []
         indices: list[Array] = []
+        counted[:, -1] = COUNTER * y
+        ordered = counted, y
         for _ in range(self.max_epochs):
-            order = rng.permutation(len(y)) if self.shuffle else np.arange(len(y))
-            ordered = (X[order], y[order]) if self.shuffle else (X, y)
+            if self.shuffle:
+                order = rng.permutation(len(y))
+                room = ordered[0] if ordered[0] is not counted else np.empty_like(counted)
+                ordered = np.take(counted, order, axis=0, out=room), y[order]
             # compiled code is faster per point, jumping from mistake to mistake per mistake
             rare = mistakes and mistakes[-1] < 64 + len(y) // 64
             if self.trace or rare:
@@ -177,20 +185,18 @@ class Perceptron(ClassifierMixin, BaseEstimator):
             if not mistakes[-1]:
                 break
         if self.trace:
-            history = np.array(traced).reshape(-1, X.shape[1] + 1)
+            history = np.array(traced).reshape(-1, len(state))
             self.weights_, self.biases_ = history[:, :-1], history[:, -1]
             self.mistakes_ = np.concatenate(indices).astype(int)
         final = np.mean(means, axis=0) if self.average else state
         return final[:-1], float(final[-1]), mistakes
 
-    def _sweep(self, X: Array, y: Array, state: Array) -> tuple[Array, Array, int]:
+    def _sweep(self, counted: Array, y: Array, state: Array) -> tuple[Array, Array, int]:
         """Run one epoch in SGDClassifier, which has the same update but does not count it.
 
-        A last column of $10^{-200}y$ counts: each mistake adds $10^{-200}$ to its weight, while its
-        share of a score, at most $10^{-400}$ times the count, is exactly 0 in float64.
+        The last column, $10^{-200}y$, counts: each mistake adds $10^{-200}$ to its weight, while
+        its share of a score, at most $10^{-400}$ times the count, is exactly 0 in float64.
         """
-        unit = 1e-200
-        counted = np.column_stack([X, unit * y])
         ends = []
         for average in (False, True)[: 1 + self.average]:
             model = SGDClassifier(
@@ -199,13 +205,15 @@ class Perceptron(ClassifierMixin, BaseEstimator):
                 random_state=0,  # unused, but none would draw from the global generator
             )
             start = np.append(state[:-1], 0.0)[None]
-            model.fit(counted, y, coef_init=start, intercept_init=state[-1:].copy())
+            with config_context(assume_finite=True):  # `fit` has looked already
+                model.fit(counted, y, coef_init=start, intercept_init=state[-1:].copy())
             ends.append(np.append(model.coef_[0], model.intercept_))
-        made = round(ends[0][-2] / unit)
+        made = round(ends[0][-2] / COUNTER)
         return np.delete(ends[0], -2), np.delete(ends[-1], -2), made
 
-    def _jump(self, X: Array, y: Array, state: Array) -> tuple[Array, Array, list, list]:
+    def _jump(self, counted: Array, y: Array, state: Array) -> tuple[Array, Array, list, list]:
         """Run one epoch from mistake to mistake; the block grows while the unit is right."""
+        X = counted[:, :-1]
         position, size, total = 0, LARGEST_BLOCK, np.zeros_like(state)
         wrong: list[int] = []
         states: list[Array] = []

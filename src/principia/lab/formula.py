@@ -88,7 +88,7 @@ def _text(node: ET.Element) -> str:
             return f"{top} choose {bottom}"
         return f"{_grouped(top)}/{_grouped(bottom)}"
     if tag in ("msup", "mover"):
-        base, high = _text(children[0]), _text(children[1]).strip()
+        base, high = _text(children[0]).strip(), _text(children[1]).strip()
         return _over(base, high) if tag == "mover" else base + _script(high, _RAISED, "^")
     if tag in ("msub", "munder"):
         base, low = _text(children[0]), _text(children[1]).strip()
@@ -102,7 +102,8 @@ def _text(node: ET.Element) -> str:
             return f"{base}_{_braced(low)}^{_braced(high)} "
         return base + _script(low, _LOWERED, "_") + _script(high, _RAISED, "^")
     if tag == "msqrt":
-        return f"√{_grouped(''.join(map(_text, children)).strip())}"
+        inside = "".join(map(_text, children)).strip()
+        return f"√{inside}" if len(inside) == 1 else f"√({inside})"
     if tag == "mroot":
         inside, order = (_text(child).strip() for child in children)
         return f"{order.translate(_RAISED)}√{_grouped(inside)}"
