@@ -7,9 +7,9 @@ import pytest
 
 from principia.lab.claims import claim
 from principia.lab.errors import UsageError
-from principia.lab.evidence import at_most
 from principia.lab.figures import finding_figure
 from principia.lab.knobs import Range
+from principia.lab.relations import at_most
 from principia.lab.seeds import Seed
 
 

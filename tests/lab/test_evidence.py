@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from principia.lab.errors import UsageError
-from principia.lab.evidence import (
-    Series,
+from principia.lab.evidence import Series
+from principia.lab.figures import draw
+from principia.lab.relations import (
     at_least,
     at_most,
     equal,
@@ -24,7 +25,6 @@ from principia.lab.evidence import (
     slope,
     tends_to,
 )
-from principia.lab.figures import draw
 
 WHY = "for the test"
 finite = st.floats(-1e6, 1e6)

@@ -50,23 +50,12 @@ from sklearn.decomposition import PCA
 from principia.connectionism.margin import separable
 from principia.lab import figures
 from principia.lab.claims import claim
-from principia.lab.data.digits import digits
-from principia.lab.data.mnist import mnist
+from principia.lab.data.handwriting import handwriting
 from principia.lab.errors import refuse
-from principia.lab.evidence import (
-    Evidence,
-    Picture,
-    Series,
-    equal,
-    estimates,
-    every,
-    identical,
-    never,
-    slope,
-    tends_to,
-)
+from principia.lab.evidence import Evidence, Picture, Series
 from principia.lab.experiments import Run, experiment
 from principia.lab.knobs import Count, Positive, Range, at_most_goal, checked
+from principia.lab.relations import equal, estimates, every, identical, never, slope, tends_to
 from principia.lab.seeds import Seed
 
 Array = np.ndarray
@@ -449,7 +438,7 @@ def binomial_sum(
 def capacity_curve(run: Run, *, problems: Annotated[int, Range(100, 2000)] = 400) -> None:
     """Separates random labels on Gaussian points and on images: a step at twice the dimension."""
     rng, dims = run.seed.numpy(), (5, 20, 60) if run.full else (5, 20)
-    x = mnist("train", data_dir=run.data_dir)[0] if run.full else digits()[0]
+    x = handwriting(run)[0]
     pictures = x.flatten(1).double().numpy()
     scores = PCA(dims[-1], whiten=True, svd_solver="covariance_eigh").fit_transform(pictures)
     for cloud in ("gaussian", "images"):

@@ -48,7 +48,6 @@ import torch
 from jaxtyping import Float
 from sklearn.base import BaseEstimator, ClassifierMixin, MultiOutputMixin, RegressorMixin
 from sklearn.utils import check_random_state
-from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor, nn
 from torch.func import functional_call, stack_module_state, vmap
@@ -56,20 +55,10 @@ from torch.nn import functional as F
 
 from principia.lab import figures
 from principia.lab.claims import claim
-from principia.lab.data.digits import digits
-from principia.lab.data.mnist import mnist
+from principia.lab.data.handwriting import handwriting
 from principia.lab.errors import refuse
-from principia.lab.evidence import (
-    Evidence,
-    Picture,
-    Series,
-    at_least,
-    at_most,
-    equal,
-    every,
-    identical,
-    never,
-)
+from principia.lab.estimators import class_codes
+from principia.lab.evidence import Evidence, Picture, Series
 from principia.lab.experiments import Run, experiment
 from principia.lab.knobs import (
     Count,
@@ -80,6 +69,7 @@ from principia.lab.knobs import (
     check_params,
     checked,
 )
+from principia.lab.relations import at_least, at_most, equal, every, identical, never
 from principia.lab.seeds import Seed
 
 Array = np.ndarray
@@ -314,11 +304,8 @@ class DeltaLayer(ClassifierMixin, BaseEstimator):
         """Learn for `epochs` passes; `loss_curve_` is half the squared error after each."""
         check_params(self)
         X, y = validate_data(self, X, y, dtype=[np.float64, np.float32], order="C")
-        check_classification_targets(y)
-        self.classes_, codes = np.unique(y, return_inverse=True)
+        self.classes_, codes = class_codes("DeltaLayer", y)
         kinds = len(self.classes_)
-        if kinds < 2:
-            raise refuse("DeltaLayer", "y", "of two classes or more", "one class")
         hot = codes[:, None] == (np.arange(kinds) if kinds > 2 else 1)
         phi = ACTIVATIONS[self.phi]
         self.coef_, self.intercept_, self.loss_curve_ = _train(
@@ -597,12 +584,7 @@ def one_layer(
     run: Run, *, epochs: Count = 3, batch: Count = 32, lr: Annotated[float, Range(0.01, 5)] = 0.5
 ) -> None:
     """Reads digits with ten sigmoid units: MNIST, or 8 x 8 digits in ten times the epochs."""
-    if run.full:
-        (x, y), (x_test, y_test) = (
-            mnist(part, data_dir=run.data_dir) for part in ("train", "test")
-        )
-    else:
-        x, y, x_test, y_test = digits()
+    x, y, x_test, y_test = handwriting(run)
     side = x.shape[-1]
     x, x_test = x.flatten(1), x_test.flatten(1)
     model = DeltaLayer(

@@ -41,15 +41,16 @@ from scipy.special import ndtr, ndtri
 from torch import Tensor, nn
 from torch.nn import functional
 
+from principia.connectionism.hopfield import Hopfield
 from principia.lab import figures
 from principia.lab.claims import claim
-from principia.lab.data.digits import digits
-from principia.lab.data.mnist import mnist
+from principia.lab.data.handwriting import handwriting
+from principia.lab.data.synthetic import random_signs
 from principia.lab.errors import refuse
-from principia.lab.evidence import (
-    Evidence,
-    Picture,
-    Series,
+from principia.lab.evidence import Evidence, Picture, Series
+from principia.lab.experiments import Run, experiment
+from principia.lab.knobs import Count, Positive, Range, Signs, at_least_goal, at_most_goal, checked
+from principia.lab.relations import (
     at_least,
     at_most,
     equal,
@@ -59,8 +60,6 @@ from principia.lab.evidence import (
     never,
     slope,
 )
-from principia.lab.experiments import Run, experiment
-from principia.lab.knobs import Count, Positive, Range, Signs, at_least_goal, at_most_goal, checked
 from principia.lab.seeds import Seed
 
 Degree = Annotated[int, Range(2, 60)]  # beyond, sums of powers would overflow
@@ -224,12 +223,10 @@ def quadratic_is_hopfield(
     degree: Annotated[int, Range(2, 5)] = 2,
 ) -> Evidence:
     r"""With $F(z)=z^2$ every update is the Hopfield network's, ties included, and so is $E$."""
-    from principia.connectionism.hopfield import Hopfield
-
     rng = seed.torch()
-    stored = _signs(rng, patterns, units)
+    stored = random_signs(rng, patterns, units)
     dense, classic = DenseMemory(stored, degree=degree), Hopfield(units).store(stored)
-    x = y = torch.cat([stored, _signs(rng, 200, units)])
+    x = y = torch.cat([stored, random_signs(rng, 200, units)])
     differ, energies, expected = [], [], []
     for _ in range(steps):
         energies.append(dense.energy(x))
@@ -257,7 +254,7 @@ def polynomial_error(
         K = round(load * unloaded)
         nets = math.ceil(patterns / K)  # small nets scatter more, and cost less
         each = torch.tensor(
-            [_unstable(_signs(rng, K, n), degree) for _ in range(nets)], dtype=torch.float64
+            [_unstable(random_signs(rng, K, n), degree) for _ in range(nets)], dtype=torch.float64
         )
         cases.append(f"k={degree}, n={n}, K={K}")
         rates.append(float(each.mean()))
@@ -283,7 +280,7 @@ def polynomial_capacity(
     for n in sizes:
         low, high = 1.0, n**2 / 4
         # small nets scatter more, and cost less
-        pools = [_signs(rng, int(high), n) for _ in range(nets * sizes[-1] // n)]
+        pools = [random_signs(rng, int(high), n) for _ in range(nets * sizes[-1] // n)]
         while high > 1.02 * low:  # bisection, as fine as the noise
             middle = math.sqrt(low * high)
             rate = sum(_unstable(pool[: round(middle)], 3) for pool in pools) / len(pools)
@@ -320,7 +317,7 @@ def exponential_capacity(
     for n in sizes:
         K, hits = math.ceil(math.exp(alpha * n)), []
         for _ in range(math.ceil(queries / K)):
-            stored = _signs(rng, K, n)
+            stored = random_signs(rng, K, n)
             truth = stored[:queries]
             chosen = torch.rand(truth.shape, generator=rng).argsort(dim=1)[:, : round(flips * n)]
             broken = truth.scatter(1, chosen, -truth.gather(1, chosen))
@@ -445,10 +442,8 @@ def retrieval_sharpens(
 )
 def complete_digits(run: Run, *, beta: Positive = 5.0, queries: Count = 500) -> None:
     """Completes digits whose lower half is missing: 10,000 of MNIST, or 200 of 8 x 8 when quick."""
-    from principia.connectionism.hopfield import Hopfield
-
     rng = run.seed.torch()
-    images = mnist("train", data_dir=run.data_dir)[0] if run.full else digits()[0]
+    images = handwriting(run)[0]
     images = images[torch.randperm(len(images), generator=rng)[: 10_000 if run.full else 200]]
     side, pixels = images.shape[-1], images.flatten(1)
     mean = pixels.mean(dim=0)
@@ -496,10 +491,6 @@ def _unstable(stored: Tensor, degree: int) -> float:
     """Share of bits, of up to 64 stored patterns, that one update flips."""
     states = stored[:64]
     return float((DenseMemory(stored, degree=degree)(states) != states).double().mean())
-
-
-def _signs(rng: torch.Generator, *shape: int) -> Tensor:
-    return 2 * torch.randint(0, 2, shape, generator=rng).double() - 1
 
 
 def _power(z: Tensor, degree: int) -> Tensor:

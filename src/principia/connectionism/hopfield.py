@@ -43,7 +43,7 @@ References:
 
 __all__ = [
     "Hopfield", "crosstalk", "is_memorized", "flip_probability", "overlap", "mean_field_overlap",
-]  # fmt: skip
+]
 
 import itertools
 import math
@@ -58,21 +58,9 @@ from torch import Tensor, nn
 from principia.lab import figures
 from principia.lab.claims import claim
 from principia.lab.data.mnist import embedded_mnist
+from principia.lab.data.synthetic import random_signs
 from principia.lab.errors import refuse
-from principia.lab.evidence import (
-    Evidence,
-    Picture,
-    Series,
-    at_least,
-    at_most,
-    equal,
-    estimates,
-    every,
-    follows,
-    identical,
-    never,
-    slope,
-)
+from principia.lab.evidence import Evidence, Picture, Series
 from principia.lab.experiments import Run, experiment
 from principia.lab.knobs import (
     Count,
@@ -83,6 +71,17 @@ from principia.lab.knobs import (
     at_least_goal,
     at_most_goal,
     checked,
+)
+from principia.lab.relations import (
+    at_least,
+    at_most,
+    equal,
+    estimates,
+    every,
+    follows,
+    identical,
+    never,
+    slope,
 )
 from principia.lab.seeds import Seed
 
@@ -380,7 +379,7 @@ def energy_never_rises(
     for number in range(nets):
         net = Hopfield(n)
         net.W, net.b = _random_couplings(rng, n), torch.randn(n, generator=rng)
-        states = _random_patterns(rng, 20, n)
+        states = random_signs(rng, 20, n)
         orders = [seed.child(number).torch() for _ in range(2)]  # the same for both ways
         run = net.recall(states, order=order, max_sweeps=limit, rng=orders[0])
         path = run.energies.T  # (updates + 1, states)
@@ -416,9 +415,9 @@ def field_rule(
 ) -> Evidence:
     r"""$\mathrm{sgn}(H_i)$ is the $X_i$ of least energy when $w_{ii}=0$: n terms instead of n²."""
     rng = seed.torch()
-    net = Hopfield(n).store(_random_patterns(rng, s, n), zero_diagonal=not diagonal)
+    net = Hopfield(n).store(random_signs(rng, s, n), zero_diagonal=not diagonal)
     net.b = 0.1 * torch.randn(n, generator=rng)
-    x = _random_patterns(rng, states, n)
+    x = random_signs(rng, states, n)
     up = x.repeat(n, 1, 1)  # (n, states, n): unit i of the i-th copy is set to +1
     up[torch.arange(n), :, torch.arange(n)] = 1
     down = up.clone()
@@ -449,7 +448,7 @@ def hebb_zero_diagonal(
     rng = seed.torch()
     means, rates = [], []
     for _ in range(nets):
-        x = _random_patterns(rng, s, n)
+        x = random_signs(rng, s, n)
         net = Hopfield(n).store(x, zero_diagonal=not diagonal)
         own = 1 if diagonal else (n - 1) / n  # what the pattern itself adds to its field
         means.append((x * net.field(x) - own).mean())
@@ -501,7 +500,7 @@ def flip_probability_claim(
     integral = integrate.quad(lambda z: math.exp(-n * z * z / 2 / s), 1, math.inf)[0]
     if factor:
         integral *= math.sqrt(n / (2 * math.pi * s))
-    x = _random_patterns(seed.torch(), nets, s, n)
+    x = random_signs(seed.torch(), nets, s, n)
     field = x * (n - 1) + (n * crosstalk(x)).round()  # n times the field, in integers
     wrong = torch.where(field >= 0, 1, -1) != x
     rates = wrong.double().mean(dim=(1, 2))
@@ -526,7 +525,7 @@ def stability_is_one_sided(
     s: Annotated[int, Range(2, 500)] = 60, rule: Literal["one-sided", "two-sided"] = "one-sided",
 ) -> Evidence:
     r"""A stored bit is stable iff $x_iC_i\ge-(n-1)/n$ (at equality iff it is +1)."""
-    x = _random_patterns(seed.torch(), s, n)
+    x = random_signs(seed.torch(), s, n)
     talk = crosstalk(x)
     against = -(n * x * talk).round()  # integers: equality is exact
     predicted = (against < n - 1) | ((against == n - 1) & (x > 0))
@@ -655,12 +654,12 @@ def inverse_and_mixtures(
 ) -> Evidence:
     r"""If $b=0$, $-x$ is fixed with $x$, and so is the spurious $\mathrm{sgn}(x^1+x^2+x^3)$."""
     rng = seed.torch()
-    x = _random_patterns(rng, s, n)
+    x = random_signs(rng, s, n)
     net = Hopfield(n).store(x)
     net.b = torch.full((n,), bias)
     triples = torch.tensor(list(itertools.combinations(range(s), 3)))
     mixtures = torch.sign(x[triples].sum(1))
-    starts = torch.cat([x, mixtures, _random_patterns(rng, 50, n)])
+    starts = torch.cat([x, mixtures, random_signs(rng, 50, n)])
     ends = net.recall(starts, rng=rng).states
 
     def moves(states: Tensor) -> Tensor:
@@ -751,10 +750,6 @@ def _sign(field: Tensor, tie: Tensor) -> Tensor:
     return (field >= -tie).to(field.dtype).mul_(2).sub_(1)
 
 
-def _random_patterns(rng: torch.Generator, *shape: int) -> Tensor:
-    return torch.randint(0, 2, shape, generator=rng).double().mul_(2).sub_(1)
-
-
 def _random_couplings(rng: torch.Generator, n: int) -> Tensor:
     square = torch.randn(n, n, generator=rng, dtype=torch.float64)
     return (square + square.T).fill_diagonal_(0)
@@ -763,7 +758,7 @@ def _random_couplings(rng: torch.Generator, n: int) -> Tensor:
 def _recalled(seed: Seed, n: int, load: float, count: int) -> Tensor:
     """Fill a net, start it at some of its patterns and measure the overlaps where it ends."""
     rng = seed.child(f"{n} units, load {load}").torch()
-    patterns = _random_patterns(rng, round(load * n), n)
+    patterns = random_signs(rng, round(load * n), n)
     net = Hopfield(n, dtype=torch.float32).store(patterns)  # the same signs, faster
     states = net.recall(patterns[:count], rng=rng).states
     return overlap(states, patterns[:count])

@@ -44,31 +44,20 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.svm import SVC
 from sklearn.utils import check_random_state, check_X_y
-from sklearn.utils.multiclass import check_classification_targets, type_of_target
 from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor
 
-from principia.connectionism.perceptron import Perceptron, _fit_quietly, mistake_bound
+from principia.connectionism.perceptron import Perceptron, mistake_bound
 from principia.lab import figures
 from principia.lab.claims import claim
-from principia.lab.data.digits import digits
-from principia.lab.data.mnist import mnist
+from principia.lab.data.handwriting import handwriting
 from principia.lab.data.synthetic import separable_points
 from principia.lab.errors import UsageError, refuse
-from principia.lab.evidence import (
-    Evidence,
-    Picture,
-    Series,
-    at_least,
-    at_most,
-    equal,
-    estimates,
-    every,
-    identical,
-    never,
-)
+from principia.lab.estimators import fit_quietly, two_classes
+from principia.lab.evidence import Evidence, Picture, Series
 from principia.lab.experiments import Run, experiment
 from principia.lab.knobs import Count, Positive, Range, Signs, at_least_goal, check_params, checked
+from principia.lab.relations import at_least, at_most, equal, estimates, every, identical, never
 from principia.lab.seeds import Seed
 
 Array = np.ndarray
@@ -214,16 +203,7 @@ class MaxMargin(ClassifierMixin, BaseEstimator):
         """Maximize the margin, or refuse what no hyperplane separates."""
         check_params(self)
         X, y = validate_data(self, X, y, dtype=np.float64)
-        check_classification_targets(y)
-        if type_of_target(y) != "binary":
-            raise UsageError(
-                "MaxMargin: y must have two classes; got more. Only binary classification is "
-                f"supported. The type of the target is {type_of_target(y)}."
-            )
-        self.classes_, codes = np.unique(y, return_inverse=True)
-        if len(self.classes_) < 2:
-            raise refuse("MaxMargin", "y", "of two classes", "one class")
-        signs = np.where(codes == 1, 1.0, -1.0)
+        self.classes_, signs = two_classes("MaxMargin", y)
         # the problem moves and grows with the points: solve it for points around 0, of length <= 1
         center = X.mean(axis=0)
         spread = float(np.linalg.norm(X - center, axis=1).max()) or 1.0
@@ -576,10 +556,7 @@ def gamma_separation(
 )
 def zero_one(run: Run, *, toy_points: Annotated[int, Range(2, 40)] = 12) -> None:
     """Tells 0 from 1 with the widest margin: MNIST, or 8 x 8 digits when quick."""
-    if run.full:
-        parts = [*mnist("train", data_dir=run.data_dir), *mnist("test", data_dir=run.data_dir)]
-    else:
-        parts = list(digits())
+    parts = handwriting(run)
     (X, y), (X_test, y_test) = (
         (x[labels < 2].flatten(1).double().numpy(), np.where(labels[labels < 2] == 1, 1.0, -1.0))
         for x, labels in (parts[:2], parts[2:])
@@ -615,7 +592,7 @@ def _normals(X: Float[Array, "N D"], y: Float[Array, " N"]) -> Float[Array, "N D
 
 def _some_gap(X: Array, y: Array) -> float:
     """Find the margin of some separator: a perceptron is fast, a linear program is sure."""
-    quick = _fit_quietly(Perceptron(max_epochs=PROOF_EPOCHS), X, y)
+    quick = fit_quietly(Perceptron(max_epochs=PROOF_EPOCHS), X, y)
     found, w = quick.converged_, quick.coef_[0]
     if not found:
         found, w, _ = separable(X, y)
@@ -672,7 +649,7 @@ def _verdicts(X: Array, y: Array, epochs: int) -> list[bool]:
     """Ask linear program, version space and perceptron for separability, and check their proofs."""
     space = VersionSpace(X, y)
     found, w, b = separable(X, y)
-    model = _fit_quietly(Perceptron(max_epochs=epochs, trace=True), X, y)
+    model = fit_quietly(Perceptron(max_epochs=epochs, trace=True), X, y)
     shown = bool(space.contains(model.coef_[0], float(model.intercept_[0])))
     proved = found and bool(space.contains(w, b))
     return [found, proved, not space.is_empty(), model.converged_, shown]

@@ -49,10 +49,12 @@ from torch.nn import functional as F
 
 from principia.lab import figures
 from principia.lab.claims import claim
+from principia.lab.data.synthetic import random_signs
 from principia.lab.errors import refuse
-from principia.lab.evidence import Evidence, Picture, Series, equal, every, identical, never
+from principia.lab.evidence import Evidence, Picture, Series
 from principia.lab.experiments import Run, experiment
 from principia.lab.knobs import Bits, Count, Range, Signs, at_most_goal, checked
+from principia.lab.relations import equal, every, identical, never
 from principia.lab.seeds import Seed
 
 Table = tuple[int, ...]
@@ -411,10 +413,11 @@ def pdp_frame(
         return torch.stack([(network := network.learn(one)).connectivity for one in batches])
 
     # neurons that all listen to all; the first unit is always active and carries the thresholds
-    layer = McCullochPitts(_coins(rng, units, units), torch.randint(-2, 3, (units,), generator=rng))
+    thresholds = torch.randint(-2, 3, (units,), generator=rng)
+    layer = McCullochPitts(random_signs(rng, units, units), thresholds)
     wires = F.pad(torch.column_stack([-layer.threshold, layer.signs]), (0, 0, 1, 0))
     neurons = _pdp(own(lambda z: (z >= 0).double()), wires, held=1)
-    start = (_coins(rng, units) + 1) / 2
+    start = (random_signs(rng, units) + 1) / 2
     fired = walk(neurons.step, F.pad(start, (1, 0), value=1.0))[:, 1:]
 
     # one threshold unit, and labels that have nothing to do with the points, so that mistakes go on
@@ -447,7 +450,7 @@ def pdp_frame(
 
     # couplings learned once, then states that move; even n and odd s, so that no field is 0
     n, s = 2 * units, units // 2 * 2 + 1
-    patterns, cue = _coins(rng, s, n), _coins(rng, 10, n)
+    patterns, cue = random_signs(rng, s, n), random_signs(rng, 10, n)
     memory = _pdp(
         own(lambda z: torch.where(z >= 0, 1.0, -1.0).double()), _unwired(n), held=0,
         learning=lambda W, o, a, signal: W + (o.mT @ o / n).fill_diagonal_(0),
@@ -492,10 +495,6 @@ def _lessons(X: Tensor, y: Tensor) -> list[Batch]:
 
 def _unwired(n: int) -> Tensor:
     return torch.zeros(n, n, dtype=torch.float64)
-
-
-def _coins(rng: torch.Generator, *shape: int) -> Tensor:
-    return 2 * torch.randint(0, 2, shape, generator=rng).double() - 1
 
 
 @experiment(

@@ -38,25 +38,15 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import SGDClassifier
 from sklearn.metrics.pairwise import pairwise_kernels
 from sklearn.utils import check_random_state
-from sklearn.utils.multiclass import check_classification_targets, type_of_target
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from principia.lab import figures
 from principia.lab.claims import claim
-from principia.lab.data.digits import digits as load_digits
-from principia.lab.data.mnist import mnist
+from principia.lab.data.handwriting import handwriting
 from principia.lab.data.synthetic import separable_points
-from principia.lab.errors import UsageError, refuse
-from principia.lab.evidence import (
-    Evidence,
-    Picture,
-    Series,
-    at_least,
-    at_most,
-    equal,
-    every,
-    identical,
-)
+from principia.lab.errors import refuse
+from principia.lab.estimators import class_codes, fit_quietly, two_classes
+from principia.lab.evidence import Evidence, Picture, Series
 from principia.lab.experiments import Run, experiment
 from principia.lab.knobs import (
     Count,
@@ -67,10 +57,10 @@ from principia.lab.knobs import (
     check_params,
     checked,
 )
+from principia.lab.relations import at_least, at_most, equal, every, identical
 from principia.lab.seeds import Seed
 
 Array = np.ndarray
-SPLITS: tuple[Literal["train", "test"], ...] = ("train", "test")
 COUNTER = 1e-200  # its square is 0 in float64
 SMALLEST_BLOCK, LARGEST_BLOCK = 16, 1024  # points scored by one matrix product when tracing
 
@@ -117,10 +107,7 @@ class Perceptron(ClassifierMixin, BaseEstimator):
         """Learn from mistakes until an epoch has none; weights start at `coef_init` or 0."""
         check_params(self)
         X, y = validate_data(self, X, y, dtype=np.float64)
-        check_classification_targets(y)
-        self.classes_, codes = np.unique(y, return_inverse=True)
-        if len(self.classes_) < 2:
-            raise refuse("Perceptron", "y", "of two classes or more", "one class")
+        self.classes_, codes = class_codes("Perceptron", y)
         if self.trace and len(self.classes_) > 2:
             hint = "Trace one pair of classes at a time."
             got = f"{len(self.classes_)} classes"
@@ -297,16 +284,7 @@ class KernelPerceptron(ClassifierMixin, BaseEstimator):
         """Count mistakes until an epoch has none."""
         check_params(self)
         X, y = validate_data(self, X, y, dtype=np.float64)
-        check_classification_targets(y)
-        if type_of_target(y) != "binary":
-            raise UsageError(
-                "KernelPerceptron: y must have two classes; got more. Only binary classification "
-                f"is supported. The type of the target is {type_of_target(y)}."
-            )
-        self.classes_, codes = np.unique(y, return_inverse=True)
-        if len(self.classes_) < 2:
-            raise refuse("KernelPerceptron", "y", "of two classes", "one class")
-        signs = np.where(codes == 1, 1.0, -1.0)
+        self.classes_, signs = two_classes("KernelPerceptron", y)
         counts, scores = np.zeros(len(y)), np.zeros(len(y))
         self.n_mistakes_, self.converged_ = 0, False
         for epoch in range(1, self.max_epochs + 1):
@@ -599,23 +577,18 @@ def equals_sklearn(
 )
 def digits(run: Run, *, epochs: Count = 5, pair_epochs: Count = 10) -> None:
     """Reads handwritten digits with averaged perceptrons: MNIST, or 8 x 8 digits when quick."""
-    if run.full:
-        (x, y), (x_test, y_test) = (
-            mnist(part, data_dir=run.data_dir) for part in ("train", "test")
-        )
-    else:
-        x, y, x_test, y_test = load_digits()
+    x, y, x_test, y_test = handwriting(run)
     side = x.shape[-1]
     X, X_test = (part.flatten(1).double().numpy() for part in (x, x_test))
     labels, labels_test = y.numpy(), y_test.numpy()
 
     settings: dict[str, Any] = {"shuffle": True, "random_state": int(run.seed)}
-    per_class = _fit_quietly(Perceptron(max_epochs=epochs, average=True, **settings), X, labels)
+    per_class = fit_quietly(Perceptron(max_epochs=epochs, average=True, **settings), X, labels)
     run.record(ovr_test_accuracy=per_class.score(X_test, labels_test))
-    plain = _fit_quietly(Perceptron(max_epochs=epochs, **settings), X, labels)
+    plain = fit_quietly(Perceptron(max_epochs=epochs, **settings), X, labels)
     run.record(ovr_without_averaging=plain.score(X_test, labels_test))
     pairwise = Perceptron(max_epochs=pair_epochs, average=True, strategy="ovo", **settings)
-    run.record(ovo_test_accuracy=_fit_quietly(pairwise, X, labels).score(X_test, labels_test))
+    run.record(ovo_test_accuracy=fit_quietly(pairwise, X, labels).score(X_test, labels_test))
 
     pair = labels < 2
     X_pair, y_pair = X[pair], np.where(labels[pair] == 1, 1.0, -1.0)
@@ -637,11 +610,4 @@ def digits(run: Run, *, epochs: Count = 5, pair_epochs: Count = 10) -> None:
 def _fit_traced(X: Array, y: Array, **settings: Any) -> Perceptron:
     """Trace a perceptron without bias, unless told otherwise, whether it converges or not."""
     chosen = {"fit_intercept": False, "max_epochs": 100, **settings}
-    return _fit_quietly(Perceptron(trace=True, **chosen), X, y)
-
-
-def _fit_quietly(model: Perceptron, X: Array, y: Array) -> Perceptron:
-    """Fit where mistakes may go on: the epochs are limited on purpose."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)
-        return model.fit(X, y)
+    return fit_quietly(Perceptron(trace=True, **chosen), X, y)

@@ -1,8 +1,10 @@
 """Synthetic problems whose answers are known: shared by claims, tests, races and figures."""
 
 import numpy as np
+import torch
+from torch import Tensor
 
-__all__ = ["separable_points"]
+__all__ = ["random_signs", "separable_points"]
 
 
 def separable_points(
@@ -24,3 +26,13 @@ def separable_points(
     X = rng.normal(size=(points, dim))
     along = X @ normal
     return X + (y * (gap + np.abs(along)) - along)[:, None] * normal, y, normal
+
+
+def random_signs(rng: torch.Generator, *shape: int) -> Tensor:
+    """Draw independent fair signs +1 and -1, in float64.
+
+    Example:
+        >>> random_signs(torch.Generator().manual_seed(0), 2, 3).abs().tolist()
+        [[1.0, 1.0, 1.0], [1.0, 1.0, 1.0]]
+    """
+    return torch.randint(0, 2, shape, generator=rng).double().mul_(2).sub_(1)
