@@ -53,7 +53,7 @@ def run(*arguments, **options):
         ("run connectionism/perceptron --seed -1", "run: seed must be an integer in [0, 4.29"),
         ("run connectionism/perceptron --report no/r.html", "folder no does not exist"),
         ("run connectionism/perceptron --data-dir nowhere", "folder 'nowhere' does not exist"),
-        ("tour --out no/where.html", "tour: folder no does not exist"),
+        ("tour --out no/where.html", "/no does not exist. Create it, or name another."),
         ("tour --out .", "is a folder. Name a file."),
         ("chek connectionism", "Did you mean 'check'?"),
     ],

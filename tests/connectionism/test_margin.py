@@ -222,7 +222,7 @@ def test_bad_input_is_told_in_one_sentence():
         separates(np.ones(2), 0.0, X, y, 0)
     with pytest.raises(UsageError, match=r"separable: y must be of two classes; got '3 classes'"):
         separable(np.eye(3), [0, 1, 2])
-    with pytest.raises(UsageError, match=r"MaxMargin: y must be of two classes or more; got 'one class'"):
+    with pytest.raises(UsageError, match="MaxMargin: y must be of two classes or more"):
         MaxMargin().fit(X, [1, 1])
     with pytest.raises(UsageError, match=r"MaxMargin: X, y must be linearly separable.*soft"):
         MaxMargin().fit(*XOR)
