@@ -85,6 +85,20 @@ class Range(Domain):
         interval = f"in {left}{self.low:g}, {self.high:g}{right}"
         return f"an integer {interval}" if self.kind is int else interval
 
+    @property
+    def goal(self) -> str:
+        """The range as something to reach: `>= 0.9`, `<= 5`, `= 22`, or the interval.
+
+        Example:
+            >>> Range(0.9).goal, Range(22, 22).goal
+            ('>= 0.9', '= 22')
+        """
+        if self.low == self.high:
+            return f"= {self.low:g}"
+        if math.isinf(self.high):
+            return f">= {self.low:g}"
+        return f"<= {self.high:g}" if math.isinf(self.low) else self.text
+
     def __contains__(self, value: float) -> bool:
         above = value > self.low or (value == self.low and self.open not in ("low", "both"))
         below = value < self.high or (value == self.high and self.open not in ("high", "both"))

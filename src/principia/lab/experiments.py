@@ -71,7 +71,7 @@ class Outcome:
     def missed(self) -> tuple[str, ...]:
         """Each goal that was not reached, in a sentence."""
         return tuple(
-            f"{name.replace('_', ' ')} must be {goal.text}; got {self.metrics.get(name, math.nan)}."
+            f"{name.replace('_', ' ')} must be {goal.goal}; got {self.metrics.get(name, math.nan)}."
             for name, goal in self.goals.items()
             if self.metrics.get(name, math.nan) not in goal
         )
@@ -93,7 +93,7 @@ class Outcome:
                 name: value if math.isfinite(value) else str(value)
                 for name, value in self.metrics.items()
             },
-            "goals": {name: goal.text for name, goal in self.goals.items()},
+            "goals": {name: goal.goal for name, goal in self.goals.items()},
             "reached": self.reached,
         }
 

@@ -10,6 +10,7 @@ from html import escape
 from pathlib import Path
 from typing import Any, final
 
+import torch
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 from plotly.offline import get_plotlyjs
@@ -73,7 +74,7 @@ def claims_report(title: str, findings: Sequence[Finding]) -> str:
 
 def outcome_report(experiment: Experiment, outcome: Outcome) -> str:
     """Write what an experiment found, beside its goals, with its figures."""
-    goals = {name: goal.text for name, goal in outcome.goals.items()}
+    goals = {name: goal.goal for name, goal in outcome.goals.items()}
     section = Section(
         key=experiment.key,
         title=experiment.key,
@@ -86,14 +87,15 @@ def outcome_report(experiment: Experiment, outcome: Outcome) -> str:
             for name, value in outcome.metrics.items()
         ],
         figures=[
-            _figure(f"f{number}", figure, name)
+            _figure(f"f{number}", figure, name.replace("_", " "))
             for number, (name, figure) in enumerate(outcome.figures.items())
         ],
         command=f"principia run {experiment.key} --budget {outcome.budget} --seed {outcome.seed}",
     )
     verdict = "every goal reached" if outcome.reached else "NOT every goal reached"
     lead = f"Published: {experiment.source}"
-    return _fill(f"{experiment.key}", lead, outcome.reached, verdict, [section])
+    threads = torch.get_num_threads()
+    return _fill(experiment.key, lead, outcome.reached, verdict, [section], threads=threads)
 
 
 def _claim_section(one: Page, name: str, finding: Finding) -> Section:
@@ -124,7 +126,7 @@ def _claim_section(one: Page, name: str, finding: Finding) -> Section:
 def _figure(anchor: str, figure: Any, name: str = "") -> dict[str, Any]:
     # "</" would end the script element early
     data = figure.to_json().replace("</", "<\\/")
-    return {"id": anchor, "name": name, "data": Markup(data)}
+    return {"id": anchor, "name": name, "data": Markup(data), "height": figure.layout.height}
 
 
 def _prose(text: str) -> Markup:
@@ -150,9 +152,10 @@ def _render(
 
 
 def _fill(
-    title: str, lead: str, passed: bool, verdict: str, sections: list[Section], listing: Any = ()
+    title: str, lead: str, passed: bool, verdict: str, sections: list[Section], listing: Any = (),
+    threads: int = 1,
 ) -> str:
-    described = ", ".join(f"{name} {value}" for name, value in environment().items())
+    described = ", ".join(f"{name} {value}" for name, value in environment(threads).items())
     return _template().render(
         title=title, lead=lead, passed=passed, verdict=verdict, sections=sections,
         listing=listing, environment=described, plotly=Markup(get_plotlyjs()),

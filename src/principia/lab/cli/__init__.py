@@ -4,6 +4,7 @@ Exit codes: 0 all is well, 1 something was refuted or a goal missed, 2 wrong use
 70 a bug of Principia.
 """
 
+import contextlib
 import os
 import sys
 
@@ -19,14 +20,14 @@ def main() -> None:
         code = _run()
         sys.stdout.flush()
     except BrokenPipeError:
-        # the reader of our output has gone, as in `| head`: that is no error of anybody
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _drop_output()  # the reader has gone, as in `| head`: that is nobody's error
         code = 141
     except KeyboardInterrupt:
         code = _tell("principia: interrupted; nothing was left half-written.", 130)
     except UsageError as error:
         code = _tell(error, 2, debug)
     except OSError as error:
+        _drop_output()
         code = _tell(f"principia: {error}.", 2, debug)
     except Failure as error:
         code = _tell(error, 1, debug)
@@ -35,6 +36,12 @@ def main() -> None:
         message = " ".join(str(error).split())[:200]
         code = _tell(f"principia: {type(error).__name__}: {message}. {hint}", 70, debug)
     sys.exit(code)
+
+
+def _drop_output() -> None:
+    """Send what is still buffered nowhere: Python would try to write it again at its exit."""
+    with contextlib.suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _run() -> int:

@@ -6,7 +6,7 @@ import sys
 
 import principia
 from principia.lab import catalog
-from principia.lab.cli.terminal import fancy, say, table
+from principia.lab.cli.terminal import counted, fancy, say, table
 from principia.lab.errors import refuse, suggestion
 from principia.lab.formula import prose_to_unicode, to_unicode
 
@@ -76,7 +76,7 @@ def show(key: str) -> None:
             say(f"    {prose_to_unicode(experiment.statement)}")
             for budget in ("quick", "full"):
                 goals = experiment.goals(budget).items()
-                words = [f"{metric.replace('_', ' ')} {goal.text}" for metric, goal in goals]
+                words = [f"{metric.replace('_', ' ')} {goal.goal}" for metric, goal in goals]
                 say(f"    {budget}: {'; '.join(words)}")
             say(f"    published: {experiment.source}")
     _heading("References")
@@ -95,7 +95,7 @@ def _status(found: dict | None) -> str:
     if "error" in deciding:
         return f"{verdict}: {deciding['error']}"
     numbers = [f"{float(deciding[word]):.5g}" for word in ("measured", "expected")]
-    where = f"on {seeds} seed{'s' * (seeds > 1)}"
+    where = f"on {counted(seeds, 'seed')}"
     return f"{verdict} {where} (measured {numbers[0]}, expected {numbers[1]})"
 
 
@@ -140,8 +140,8 @@ def doctor() -> int:
     rows.append(("cores", f"{cores()} (check runs one process a core, one thread each)"))
     pages = [page for chapter in catalog.chapters() for page in chapter.pages]
     claims = sum(len(page.claim_names) for page in pages)
-    course = f"{len(catalog.chapters())} chapters, {len(pages)} pages, {claims} claims"
-    rows.append(("course", course))
+    numbers = (len(catalog.chapters()), "chapter"), (len(pages), "page"), (claims, "claim")
+    rows.append(("course", ", ".join(counted(*one) for one in numbers)))
     broken = 0
     for page in pages:
         try:

@@ -7,7 +7,7 @@ from typing import Literal
 
 from principia.lab import catalog
 from principia.lab.checking import Selection, check_all, remember, to_json
-from principia.lab.cli.terminal import progress, say, shorten, table
+from principia.lab.cli.terminal import counted, progress, say, shorten, table
 from principia.lab.domains import Count, SeedNumber
 from principia.lab.errors import UsageError, refuse, shown, suggestion
 from principia.lab.formula import prose_to_unicode
@@ -144,9 +144,9 @@ def _report(findings: list, seeds: int) -> None:
             if one.trace and "--debug" in sys.argv:
                 sys.stderr.write(one.trace)
     count = len(findings) - len(failed)
-    number = f"{seeds} seed{'s' * (seeds > 1)}"
+    where = counted(seeds, "seed")
     say(
-        f"{count} of {len(findings)} claims hold with their controls refuted, on {number}.",
+        f"{count} of {len(findings)} claims hold with their controls refuted, on {where}.",
         style="bold green" if not failed else "bold red",
     )
 

@@ -1,10 +1,13 @@
 """What people see: rich tables and a progress bar on a terminal, plain lines in a pipe."""
 
+import os
+import shutil
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 
-__all__ = ["fancy", "progress", "say", "shorten", "table"]
+__all__ = ["command_name", "counted", "fancy", "progress", "say", "shorten", "table"]
 
 VERDICTS = {"holds": "green", "refuted": "red", "undecided": "yellow", "error": "red"}
 
@@ -66,6 +69,22 @@ def progress(total: int, what: str) -> Iterator[Callable[[str], None]]:
             bar.update(task, advance=1, description=f"{what} {text}".strip())
 
         yield advance
+
+
+def command_name() -> str:
+    """Name this command as the user can type it: `principia`, or the path in its environment."""
+    called = Path(sys.argv[0])
+    found = shutil.which("principia")
+    if called.name != "principia":
+        return "python -m principia"
+    if found is not None and Path(found).resolve() == called.resolve():
+        return "principia"
+    return os.path.relpath(called)
+
+
+def counted(number: int, noun: str) -> str:
+    """Say how many: `1 chapter`, `2 chapters`."""
+    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 def shorten(text: str, width: int = 88) -> str:

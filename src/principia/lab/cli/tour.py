@@ -1,11 +1,12 @@
 """`tour`: one headline claim of every chapter, measured, drawn and written into one report."""
 
+import contextlib
 import time
 from pathlib import Path
 
 from principia.lab import catalog
 from principia.lab.checking import check_all, remember
-from principia.lab.cli.terminal import progress, say, shorten, table
+from principia.lab.cli.terminal import command_name, counted, progress, say, shorten, table
 from principia.lab.domains import Count
 from principia.lab.formula import prose_to_unicode
 from principia.lab.storage import need_writable, write_text
@@ -13,11 +14,11 @@ from principia.lab.storage import need_writable, write_text
 __all__ = ["tour"]
 
 TRY_NEXT = (
-    ("principia ls", "every page of the course"),
-    ("principia show {page}", "its story, formula, API and evidence"),
-    ("principia check {page} --seeds 5", "all its claims, on five seeds"),
-    ("principia check {claim} --set {knob}", "break the theorem yourself"),
-    ("principia errata", "what textbooks often print wrongly"),
+    ("ls", "every page of the course"),
+    ("show {page}", "its story, formula, API and evidence"),
+    ("check {page} --seeds 5", "all its claims, on five seeds"),
+    ("check {claim} --set {knob}", "break the theorem yourself"),
+    ("errata", "what textbooks often print wrongly"),
 )
 
 
@@ -32,20 +33,22 @@ def tour(*, out: str = "principia-tour.html", seeds: Count = 1, jobs: Count | No
     started = time.monotonic()
     path = Path(out).absolute()
     need_writable("tour", path)
-    walked = [(chapter, chapter.headline) for chapter in catalog.chapters()]
-    selection = [headline for _, headline in walked if headline is not None]
-    pages = [page for chapter in catalog.chapters() for page in chapter.pages]
+    walked = [chapter for chapter in catalog.chapters() if chapter.headline is not None]
+    selection = [chapter.headline for chapter in walked if chapter.headline is not None]
+    pages = [page for chapter in walked for page in chapter.pages]
     claims = sum(len(page.claim_names) for page in pages)
     say("Principia: deep learning you can check.", style="bold")
-    say(f"The course so far: {len(walked)} chapters, {len(pages)} pages, {claims} claims.")
+    parts = counted(len(walked), "chapter"), counted(len(pages), "page"), counted(claims, "claim")
+    say(f"The course so far: {', '.join(parts)}.")
     with progress(len(selection) * seeds, "checking") as advance:
         findings = check_all(
             selection, seeds=range(seeds), jobs=jobs, done=lambda key: advance(key)
         )
-    for (page, name), finding in zip(selection, findings, strict=True):
+    for chapter, (page, name), finding in zip(walked, selection, findings, strict=True):
         claim = page.claim(name)
         say()
-        say(page.title, style="bold")
+        say(chapter.title, style="bold")
+        say(f"  {page.title}")
         say(f"  {prose_to_unicode(claim.statement)}")
         measure, control = finding.measures[0], finding.controls[0]
         broken = ", ".join(f"{knob}={value}" for knob, value in claim.control.items())
@@ -61,8 +64,9 @@ def tour(*, out: str = "principia-tour.html", seeds: Count = 1, jobs: Count | No
 
     seconds = time.monotonic() - started
     write_text(path, tour_report(selection, findings, seconds))
-    for finding in findings:
-        _keep(finding)
+    with contextlib.suppress(OSError):  # the report has it all; the cache is a convenience
+        for finding in findings:
+            remember(finding)
     if passed:
         say("All headline claims hold, and every control is refuted.", style="bold green")
     else:
@@ -75,12 +79,8 @@ def tour(*, out: str = "principia-tour.html", seeds: Count = 1, jobs: Count | No
     knob, value = next(iter(page.claim(name).control.items()))
     words = {"page": page.key, "claim": f"{page.key}:{name}", "knob": f"{knob}={value}"}
     for command, meaning in TRY_NEXT:
-        say(f"  {command.format(**words):64} {meaning}")
+        say(f"  {command_name()} {command.format(**words)}")
+        say(f"      {meaning}", style="dim")
     return 0 if passed else 1
 
 
-def _keep(finding) -> None:  # noqa: ANN001
-    try:
-        remember(finding)
-    except OSError:
-        return  # the tour's own report has it all; the cache is a convenience
