@@ -32,9 +32,9 @@ def run(*arguments, **options):
         ("check connectionism/perceptron:mistake_bond", "Did you mean 'mistake_bound'?"),
         ("check", "name a chapter, a page or page:claim, or give --all"),
         ("check connectionism --all", "or give --all"),
-        ("check connectionism --seeds 0", "check: seeds must be an integer in [1, inf); got 0."),
-        ("check connectionism --seeds x", "check: seeds must be an integer in [1, inf); got x."),
-        ("check connectionism --jobs -3", "check: jobs must be an integer in [1, inf), or none"),
+        ("check connectionism --seeds 0", "check: seeds must be an integer in [1, 1000]; got 0."),
+        ("check connectionism --seeds x", "check: seeds must be an integer in [1, 1000]; got x."),
+        ("check connectionism --jobs -3", "check: jobs must be an integer in [1, 256], or none"),
         ("check connectionism --sedes 2", "No such option: --sedes"),
         (f"check {CLAIM} --set dim=0", f"{CLAIM}: dim must be an integer in [1, 1000]; got 0."),
         (f"check {CLAIM} --set dmi=3", "there is no knob 'dmi'. Did you mean 'dim'?"),
@@ -178,6 +178,17 @@ def test_a_closed_pipe_is_silent():
     )
     assert done.stderr == ""
     assert done.stdout.startswith("The perceptron")
+    gone = subprocess.run(
+        ["bash", "-c", f"{sys.executable} -m principia ls | true; echo ${{PIPESTATUS[0]}}"],
+        capture_output=True, text=True, timeout=120, check=False,
+    )
+    assert gone.stderr == ""
+    assert gone.stdout in ("141\n", "0\n"), "never 1, which would mean refuted"
+    closed = subprocess.run(
+        ["bash", "-c", f"{sys.executable} -m principia ls >&-"],
+        capture_output=True, text=True, timeout=120, check=False,
+    )
+    assert (closed.returncode, closed.stderr) == (0, "")
 
 
 def test_output_on_a_full_disk_is_told():
@@ -273,4 +284,4 @@ def test_completion_knows_the_keys():
 def test_help_names_domains_and_defaults():
     done = run("check", "--help", env={**os.environ, "COLUMNS": "160", "TERM": "dumb"})
     assert done.returncode == 0
-    assert "an integer in [1, inf); default 1" in done.stdout
+    assert "an integer in [1, 1000]; default 1" in done.stdout

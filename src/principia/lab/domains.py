@@ -16,8 +16,9 @@ from typing import Annotated, Any, Literal, Union, final, get_args, get_origin
 from principia.lab.errors import suggestion
 
 __all__ = [
-    "Bits", "Choice", "Count", "Domain", "Each", "Entries", "Fraction", "Maybe", "Natural",
-    "NonNegative", "Outside", "Positive", "Range", "SeedNumber", "Signs", "Switch", "Text",
+    "Bits", "Choice", "Count", "Domain", "Each", "Entries", "Fraction", "Jobs", "Maybe",
+    "Natural",
+    "NonNegative", "Outside", "Positive", "Range", "SeedNumber", "Seeds", "Signs", "Switch", "Text",
     "at_least_goal", "at_most_goal", "domain_of",
 ]
 
@@ -151,6 +152,8 @@ Fraction = Annotated[float, Range(0, 1)]
 Count = Annotated[int, Range(1, math.inf)]
 Natural = Annotated[int, Range(0, math.inf)]
 SeedNumber = Annotated[int, Range(0, 2**32 - 1)]
+Seeds = Annotated[int, Range(1, 1000)]
+Jobs = Annotated[int, Range(1, 256)]
 
 
 def at_least_goal(value: float) -> Range:

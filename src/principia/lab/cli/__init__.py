@@ -5,6 +5,7 @@ Exit codes: 0 all is well, 1 something was refuted or a goal missed, 2 wrong use
 """
 
 import contextlib
+import io
 import os
 import sys
 
@@ -15,6 +16,11 @@ __all__ = ["main"]
 
 def main() -> None:
     """Run the command line; a user's mistake ends in one sentence, never in a traceback."""
+    for name in ("stdout", "stderr"):  # closed by the caller, as in >&-
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")  # a terminal without the letters of mathematics
     debug = "--debug" in sys.argv or bool(os.environ.get("PRINCIPIA_DEBUG"))
     try:
         code = _run()
@@ -53,6 +59,10 @@ def _run() -> int:
         code = app(standalone_mode=False, prog_name="principia") or 0
     except typer.Abort:
         raise KeyboardInterrupt from None
+    except SystemExit as stopped:
+        if isinstance(stopped.__context__, BrokenPipeError):  # which typer turns into a bare 1
+            raise stopped.__context__ from None
+        raise
     except typer.TyperException as error:  # an unknown option, a missing argument
         raise UsageError(_sentence(error)) from error
     if code == 130:  # typer's answer to Ctrl-C

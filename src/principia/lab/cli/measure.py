@@ -8,7 +8,7 @@ from typing import Literal
 from principia.lab import catalog
 from principia.lab.checking import Selection, check_all, remember, to_json
 from principia.lab.cli.terminal import counted, progress, say, shorten, table
-from principia.lab.domains import Count, SeedNumber
+from principia.lab.domains import Jobs, SeedNumber, Seeds
 from principia.lab.errors import UsageError, refuse, shown, suggestion
 from principia.lab.formula import prose_to_unicode
 from principia.lab.storage import need_writable, write_text
@@ -20,9 +20,9 @@ def check(
     keys: tuple[str, ...] = (),
     *,
     all_: bool = False,
-    seeds: Count = 1,
+    seeds: Seeds = 1,
     set_: tuple[str, ...] = (),
-    jobs: Count | None = None,
+    jobs: Jobs | None = None,
     json_: bool = False,
     figure: str | None = None,
 ) -> int:

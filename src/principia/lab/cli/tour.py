@@ -7,7 +7,7 @@ from pathlib import Path
 from principia.lab import catalog
 from principia.lab.checking import check_all, remember
 from principia.lab.cli.terminal import command_name, counted, progress, say, shorten, table
-from principia.lab.domains import Count
+from principia.lab.domains import Jobs, Seeds
 from principia.lab.formula import prose_to_unicode
 from principia.lab.storage import need_writable, write_text
 
@@ -22,7 +22,7 @@ TRY_NEXT = (
 )
 
 
-def tour(*, out: str = "principia-tour.html", seeds: Count = 1, jobs: Count | None = None) -> int:
+def tour(*, out: str = "principia-tour.html", seeds: Seeds = 1, jobs: Jobs | None = None) -> int:
     """Walk the chapters: check one headline claim of each, and write a report with its figure.
 
     Args:
