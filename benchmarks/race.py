@@ -39,4 +39,4 @@ class Race:
         samples = rng.choice(ratios, size=(2000, len(ratios)))
         low, high = np.quantile(np.median(samples, axis=1), [0.025, 0.975])
         middle = statistics.median(ratios)
-        return f"{self.name}: {middle:.2f} (95 % interval {low:.2f} to {high:.2f})"
+        return f"{self.name}: {middle:.2g} (95 % interval {low:.2g} to {high:.2g})"

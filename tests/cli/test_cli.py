@@ -146,7 +146,8 @@ def test_errata_gives_the_number_that_decides():
     rows = [line.split("\t") for line in done.stdout.splitlines()]
     keys = [row[0] for row in rows]
     assert CLAIM in keys
-    assert all(len(row) == 4 and "misprint refuted" in row[3] for row in rows)
+    assert all(len(row) == 5 for row in rows), "claim, often printed, right, measured, misprint"
+    assert all(row[3].startswith("holds: ") and row[4].startswith("refuted: ") for row in rows)
 
 
 def test_doctor_finds_the_data(tmp_path):

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from principia.lab.data.digits import digits
 from principia.lab.data.files import find
 from principia.lab.data.mnist import embedded_mnist, mnist, read_idx
+from principia.lab.data.uci import SETS, uci
 from principia.lab.errors import UsageError
 
 
@@ -86,6 +87,44 @@ def test_embedded_sets_have_their_known_sizes():
     pictures, labels = embedded_mnist()
     assert pictures.shape == (5000, 28, 28)
     assert torch.bincount(labels).tolist() == [500] * 10
+
+
+def test_uci_sets_have_their_published_sizes():
+    sizes = {"bostonHousing": (506, 13), "concrete": (1030, 8), "energy": (768, 8),
+             "wine-quality-red": (1599, 11), "yacht": (308, 6)}
+    for name in SETS:
+        try:
+            data = uci(name)
+        except UsageError:
+            pytest.skip("the UCI sets are not on this machine")
+        assert data.X.shape == sizes[name]
+        for train, test in data.splits:
+            assert sorted([*train, *test]) == list(range(len(data.y)))
+
+
+@pytest.mark.parametrize(
+    ("file", "content", "sentence"),
+    [
+        ("data.txt", "1 2\n3 x\n", "must be a table of numbers"),
+        ("data.txt", "1 2\n3\n", "must be a table of numbers"),
+        ("data.txt", "1 nan\n", "must hold finite numbers"),
+        ("index_target.txt", "7\n", "must hold integers from 0 to 1"),
+        ("index_train_3.txt", "0.5\n", "must hold integers from 0 to 1"),
+    ],
+)
+def test_damaged_uci_files_are_refused(tmp_path, file, content, sentence):
+    folder = tmp_path / "uci/tiny"
+    folder.mkdir(parents=True)
+    (folder / "data.txt").write_text("1 2\n3 4\n")
+    (folder / "index_features.txt").write_text("0\n")
+    (folder / "index_target.txt").write_text("1\n")
+    for split in range(20):
+        (folder / f"index_train_{split}.txt").write_text("0\n")
+        (folder / f"index_test_{split}.txt").write_text("1\n")
+    assert uci("tiny", data_dir=tmp_path).y.tolist() == [2, 4]
+    (folder / file).write_text(content)
+    with pytest.raises(UsageError, match=sentence):
+        uci("tiny", data_dir=tmp_path)
 
 
 def test_mnist_has_its_published_statistics():

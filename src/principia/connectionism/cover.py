@@ -446,7 +446,7 @@ def capacity_curve(run: Run, *, problems: Annotated[int, Range(100, 2000)] = 400
         for n in dims:
             sizes = np.arange(round(1.2 * n), round(2.8 * n) + 1, max(1, n // 10))
             solved = []
-            for s in sizes:
+            for s in run.steps(sizes, f"{cloud}, n = {n}, points"):
                 if cloud == "gaussian":
                     X = rng.normal(size=(problems, s, n))
                 else:

@@ -700,7 +700,7 @@ def recall(
     for n in sizes:
         found = [
             torch.cat([_recalled(run.seed.child(net), n, load, recalled) for net in range(2)])
-            for load in loads
+            for load in run.steps(loads, f"n = {n}, load")
         ]
         means[n] = dict(zip(loads, [float(one.mean()) for one in found], strict=True))
         medians[n] = dict(zip(loads, [float(one.median()) for one in found], strict=True))

@@ -6,12 +6,14 @@ within seconds, and that is what the tests run.
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, final
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, final
 
 from principia.lab.errors import UsageError
 from principia.lab.knobs import Knob, Range, knobs_of, settings
@@ -23,6 +25,11 @@ if TYPE_CHECKING:
 __all__ = ["Budget", "Experiment", "Outcome", "Run", "experiment"]
 
 Budget = Literal["quick", "full"]
+Item = TypeVar("Item")
+
+
+def _unwatched(total: int, what: str) -> AbstractContextManager[Callable[[str], None]]:
+    return contextlib.nullcontext(lambda text: None)
 
 
 @final
@@ -34,6 +41,7 @@ class Run:
     budget: Budget = "quick"
     data_dir: Path | None = None
     say: Callable[[str], None] = lambda text: None
+    watch: Callable[[int, str], AbstractContextManager[Callable[[str], None]]] = _unwatched
     metrics: dict[str, float] = field(default_factory=dict)
     figures: dict[str, Figure] = field(default_factory=dict)
 
@@ -47,6 +55,14 @@ class Run:
         for name, value in metrics.items():
             self.metrics[name] = float(value)
             self.say(f"{name.replace('_', ' ')}: {float(value):.5g}")
+
+    def steps(self, items: Iterable[Item], what: str) -> Iterator[Item]:
+        """Go through the items of a long loop, and let whoever watches see how far it is."""
+        listed = list(items)
+        with self.watch(len(listed), what) as advance:
+            for item in listed:
+                yield item
+                advance(str(item))
 
     def figure(self, name: str, figure: Figure) -> None:
         """Keep a figure under its name."""

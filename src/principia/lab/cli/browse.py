@@ -22,7 +22,7 @@ def ls(chapter: str | None = None) -> None:
     known = {one.name: one for one in catalog.chapters()}
     if chapter is not None and chapter not in known:
         raise refuse("ls", "CHAPTER", "the name of a chapter", chapter, suggestion(chapter, known))
-    chosen = [known[chapter]] if chapter else list(known.values())
+    chosen = [known[chapter]] if chapter else [one for one in known.values() if one.pages]
     for one in chosen:
         rows = [
             (page.key, str(len(page.claim_names)), str(len(page.experiment_names)), page.title)

@@ -1,5 +1,6 @@
 """`check`, `errata`, `run`: everything that measures."""
 
+import itertools
 import sys
 from collections.abc import Iterable
 from pathlib import Path
@@ -7,7 +8,7 @@ from typing import Literal
 
 from principia.lab import catalog
 from principia.lab.checking import Selection, check_all, remember, to_json
-from principia.lab.cli.terminal import counted, progress, say, shorten, table
+from principia.lab.cli.terminal import counted, fancy, progress, record, say, shorten, table
 from principia.lab.domains import Jobs, SeedNumber, Seeds
 from principia.lab.errors import UsageError, refuse, shown, suggestion
 from principia.lab.formula import prose_to_unicode
@@ -124,18 +125,16 @@ def _remember(findings: list) -> None:
 
 
 def _report(findings: list, seeds: int) -> None:
-    rows = []
-    for finding in findings:
-        measure, control = finding.measures[0], finding.controls[0]
-        rows.append(
-            (
-                "holds" if finding.passed else "REFUTED",
-                finding.key,
-                shorten(measure.summary, 60),
-                f"{control.verdict}: {shorten(control.summary, 60)}",
-            )
-        )
-    table(("verdict", "claim", "measured (seed 0)", "control (seed 0)"), rows)
+    columns = ("verdict", "claim", "measured (seed 0)", "control (seed 0)")
+    for page, group in itertools.groupby(findings, key=lambda finding: finding.page):
+        rows = []
+        for finding in group:
+            measure, control = finding.measures[0], finding.controls[0]
+            verdict = "holds" if finding.passed else "REFUTED"
+            name = finding.claim if fancy() else finding.key  # the table's title has the page
+            numbers = shorten(measure.summary, 60), shorten(control.summary, 60)
+            rows.append((verdict, name, numbers[0], f"{control.verdict}: {numbers[1]}"))
+        table(columns, rows, title=page)
     failed = [finding for finding in findings if not finding.passed]
     for finding in failed:
         for complaint in finding.complaints:
@@ -164,14 +163,18 @@ def errata() -> int:
     ]
     with progress(len(selection), "measuring") as advance:
         findings = check_all(selection, done=lambda key: advance(key))
-    rows = []
     for (page, name), finding in zip(selection, findings, strict=True):
         claim = page.claim(name)
         right, wrong = finding.measures[0], finding.controls[0]
-        numbers = f"{right.verdict}: {right.summary}; misprint {wrong.verdict}: {wrong.summary}"
-        printed, correct = prose_to_unicode(claim.misprint), prose_to_unicode(claim.statement)
-        rows.append((finding.key, printed, correct, numbers))
-    table(("claim", "often printed", "what is right", "the number that decides"), rows)
+        record(
+            finding.key,
+            {
+                "often printed": prose_to_unicode(claim.misprint),
+                "what is right": prose_to_unicode(claim.statement),
+                "measured": f"{right.verdict}: {right.summary}",
+                "misprint": f"{wrong.verdict}: {wrong.summary}",
+            },
+        )
     return 0 if all(finding.passed for finding in findings) else 1
 
 
@@ -214,7 +217,7 @@ def run(
     experiment = page.experiments()[name or names[0]]
     knobs = settings(experiment.key, experiment.knobs, dict(_pair("run", one) for one in set_))
     folder = Path(data_dir) if data_dir else None
-    outcome = experiment(Run(Seed(seed), budget, folder, say), **knobs)
+    outcome = experiment(Run(Seed(seed), budget, folder, say, progress), **knobs)
     if report is not None:
         from principia.lab.report import outcome_report
 

@@ -1,13 +1,14 @@
 """What people see: rich tables and a progress bar on a terminal, plain lines in a pipe."""
 
 import os
+import re
 import shutil
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-__all__ = ["command_name", "counted", "fancy", "progress", "say", "shorten", "table"]
+__all__ = ["command_name", "counted", "fancy", "progress", "record", "say", "shorten", "table"]
 
 VERDICTS = {"holds": "green", "refuted": "red", "undecided": "yellow", "error": "red"}
 
@@ -40,15 +41,33 @@ def table(columns: Sequence[str], rows: Sequence[Sequence[str]], title: str = ""
     from rich.text import Text
 
     drawn = Table(title=title or None, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
-    for column in columns:
-        drawn.add_column(column, overflow="fold")
+    for place, column in enumerate(columns):
+        drawn.add_column(column, overflow="fold", no_wrap=place < 2)  # keys stay in one piece
     for row in rows:
         drawn.add_row(*(Text(cell, style=_style(cell)) for cell in row))
     Console().print(drawn)
 
 
+def record(title: str, fields: Mapping[str, str]) -> None:
+    """Print something with several fields: below each other, or in a pipe on one line."""
+    if not fancy():
+        cells = [title, *fields.values()]
+        sys.stdout.write("\t".join(" ".join(cell.split()) for cell in cells) + "\n")
+        return
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    say(title, style="bold")
+    grid = Table.grid(padding=(0, 2))
+    for name, text in fields.items():
+        grid.add_row(Text(f"  {name}", style="dim"), Text(text, style=_style(text)))
+    Console().print(grid)
+    say()
+
+
 def _style(cell: str) -> str:
-    return VERDICTS.get(cell.split(" ", 1)[0].lower(), "")
+    return VERDICTS.get(re.split(r"\W", cell, maxsplit=1)[0].lower(), "")
 
 
 @contextmanager

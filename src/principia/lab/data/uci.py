@@ -6,7 +6,7 @@ A folder holds `data.txt` (numbers apart by blanks, one row an example), `index_
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import final
+from typing import Literal, final
 
 import numpy as np
 
@@ -55,7 +55,7 @@ def _indices(relative: str, data_dir: Path | None, end: int) -> np.ndarray:
     return indices
 
 
-def _numbers(relative: str, data_dir: Path | None, ndim: int) -> np.ndarray:
+def _numbers(relative: str, data_dir: Path | None, ndim: Literal[1, 2]) -> np.ndarray:
     path = find(relative, data_dir=data_dir)
     try:
         values = np.loadtxt(path, ndmin=ndim)
