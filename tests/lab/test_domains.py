@@ -143,6 +143,13 @@ def test_a_knob_carries_help_default_and_schema():
     }
 
 
+def test_a_constructor_is_documented_on_its_class():
+    from principia.connectionism import Perceptron
+
+    help_text = knobs_of(Perceptron.__init__)["max_epochs"].help
+    assert help_text == "Passes over the data before giving up."
+
+
 def test_settings_refuse_unknown_knobs():
     knobs = knobs_of(build.__wrapped__)
     assert settings("page:claim", knobs, {"rate": "0.25"}) == {"rate": 0.25}

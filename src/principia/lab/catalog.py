@@ -204,7 +204,9 @@ class Page:
             if not isinstance(node, ast.FunctionDef):
                 continue
             for one in node.decorator_list:
-                if isinstance(one, ast.Call) and getattr(one.func, "id", "") == decorator:
+                called = one.func if isinstance(one, ast.Call) else None
+                name = getattr(called, "id", getattr(called, "attr", ""))  # claim, claims.claim
+                if isinstance(one, ast.Call) and name == decorator:
                     keywords = {word.arg or "": word.value for word in one.keywords}
                     yield node.name.removesuffix(f"_{decorator}"), keywords
 

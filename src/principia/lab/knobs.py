@@ -9,6 +9,7 @@ the beginning of `fit`.
 import functools
 import inspect
 import re
+import sys
 import types
 import typing
 from collections.abc import Callable, Mapping
@@ -107,7 +108,12 @@ def knobs_of(function: Callable[..., Any]) -> Mapping[str, Knob]:
 
 def _described_arguments(function: Callable[..., Any]) -> dict[str, str]:
     """Read `name: text` from the Args section; a constructor is documented on its class."""
-    doc = inspect.getdoc(function) or ""
+    documented: Any = function
+    if function.__name__ == "__init__":
+        documented = sys.modules[function.__module__]
+        for part in function.__qualname__.split(".")[:-1]:
+            documented = getattr(documented, part, None)
+    doc = inspect.getdoc(documented) or ""
     section = re.search(r"^Args:\n((?:[ \t]+.*\n?|\n)+)", doc, re.MULTILINE)
     if not section:
         return {}

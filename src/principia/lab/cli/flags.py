@@ -13,7 +13,7 @@ from typing import Any
 
 import typer
 
-from principia.lab.domains import Each, Switch
+from principia.lab.domains import Each, Maybe, Range, Switch, Text
 from principia.lab.knobs import REQUIRED, Knob, knobs_of
 
 __all__ = ["command"]
@@ -60,7 +60,7 @@ def _declared(knob: Knob, kind: Any, complete: Completion | None) -> tuple[Any, 
     shape: Any = list[str] if several else str
     if kind is inspect.Parameter.POSITIONAL_OR_KEYWORD:
         note = typer.Argument(
-            metavar=knob.name.upper() + ("..." if several else ""),
+            metavar=knob.name.upper().removesuffix("S") if several else knob.name.upper(),
             help=knob.help,
             autocompletion=complete,
             show_default=False,
@@ -71,8 +71,10 @@ def _declared(knob: Knob, kind: Any, complete: Completion | None) -> tuple[Any, 
     flag = f"--{knob.name.rstrip('_').replace('_', '-')}"
     if isinstance(knob.domain, Switch):
         return typing.Annotated[bool, typer.Option(flag, help=knob.help)], knob.default
-    words = knob.help if several else f"{knob.help} ({_domain(knob)})"
-    metavar = {"int": "N", "float": "X"}.get(getattr(knob.domain, "kind", str).__name__, "TEXT")
+    domain = knob.domain.inner if isinstance(knob.domain, Maybe) else knob.domain
+    free = several or isinstance(domain, Text)  # any text will do: nothing to explain
+    words = knob.help if free else f"{knob.help} ({_domain(knob)})"
+    metavar = "N" if isinstance(domain, Range) and domain.kind is int else "TEXT"
     note = typer.Option(flag, help=words, metavar=metavar, show_default=False)
     if several:
         return typing.Annotated[list[str], note], []
