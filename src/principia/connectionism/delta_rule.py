@@ -78,6 +78,9 @@ Smooth = Literal["identity", "sigmoid", "tanh", "relu", "softplus"]
 Name = Literal["identity", "sigmoid", "tanh", "relu", "softplus", "sign"]
 
 
+EXACT = 40  # where torch takes softplus for the identity: e^-40 is below rounding
+
+
 class Activation(NamedTuple):
     """A function of the field of a unit, its derivative (none: nothing to learn by), its range."""
 
@@ -92,12 +95,12 @@ ACTIVATIONS = {
     "sigmoid": Activation(torch.sigmoid, lambda z: z.sigmoid() * (-z).sigmoid(), 0, 1),
     "tanh": Activation(torch.tanh, lambda z: z.cosh() ** -2, -1, 1),
     "relu": Activation(torch.relu, lambda z: (z > 0).to(z), low=0),
-    "softplus": Activation(F.softplus, torch.sigmoid, low=0),
+    "softplus": Activation(functools.partial(F.softplus, threshold=EXACT), torch.sigmoid, low=0),
     "sign": Activation(lambda z: 2 * (z >= 0).to(z) - 1, low=-1, high=1),  # 0 counts as +1
 }
 TORCH_UNITS = {
     "identity": nn.Identity(), "sigmoid": nn.Sigmoid(), "tanh": nn.Tanh(), "relu": nn.ReLU(),
-    "softplus": nn.Softplus(),
+    "softplus": nn.Softplus(threshold=EXACT),
 }  # what the claims compare with
 
 
