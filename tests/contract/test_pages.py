@@ -15,6 +15,7 @@ from sklearn.utils.estimator_checks import check_estimator
 from principia.lab import catalog
 from principia.lab.errors import UsageError
 from principia.lab.experiments import Run
+from principia.lab.figures import finding_figure
 from principia.lab.formula import prose_to_unicode, to_mathml, to_unicode
 from principia.lab.knobs import knobs_of
 from principia.lab.seeds import Seed
@@ -212,6 +213,8 @@ def test_claim_holds_and_its_control_is_refuted(page, name, seeds):
     assert finding.passed, "\n".join(finding.complaints)
     assert generators() == before, "a global generator was touched"
     json.dumps(finding.to_json(), allow_nan=False)
+    figure = finding_figure(finding)
+    assert {trace.xaxis for trace in figure.data} == {"x", "x2"}, "measure and control are drawn"
 
 
 @every_claim

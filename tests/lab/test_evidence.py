@@ -147,7 +147,7 @@ def test_evidence_survives_json_and_draws_itself():
     assert described["relation"] == "="
     assert len(described["picture"]["series"][0]["x"]) <= 400
     drawn = evidence.drawn(
-        Series("curve", [1, 2, 3], [1.0, math.nan, 3.0], error=[0.1, 0.1, 0.1]),
+        Series("curve", [1, 2, 3], [1.0, math.nan, 3.0], error=np.array([0.1, 0.1, 0.1])),
         Series("words", ["a", "b"], [1, 2], style="bars", role="other"),
         x="step", y="value", log="y",
     )

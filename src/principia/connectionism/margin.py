@@ -308,7 +308,7 @@ class VersionSpace:
 
 @claim(control={"normalized": False}, source="Hesse normal form")
 def hesse_distance(
-    seed: Seed, *, dim: Annotated[int, Range(2, 200)] = 5,
+    seed: Seed, *, dim: Annotated[int, Range(2, 100)] = 5,
     points: Annotated[int, Range(10, 5000)] = 500, normalized: bool = True,
 ) -> Evidence:
     r"""$(w\cdot x+b)/\Vert w\Vert$ is the signed length of the shortest way to the hyperplane."""
@@ -363,7 +363,7 @@ def margin_scale_free(
 
 @claim(control={"model": "perceptron"}, source="Boser, Guyon and Vapnik 1992")
 def max_margin_unique(
-    seed: Seed, *, problems: Annotated[int, Range(1, 50)] = 8,
+    seed: Seed, *, problems: Annotated[int, Range(1, 25)] = 8,
     points: Annotated[int, Range(10, 500)] = 60, dim: Annotated[int, Range(2, 30)] = 5,
     model: Literal["max margin", "perceptron"] = "max margin",
 ) -> Evidence:

@@ -350,7 +350,7 @@ def mistake_bound(
 
 @claim(control={"margin_scale": 4.0}, source="Novikoff 1962")
 def mistake_bound_claim(
-    seed: Seed, *, problems: Annotated[int, Range(10, 1000)] = 200,
+    seed: Seed, *, problems: Annotated[int, Range(50, 500)] = 200,
     points: Annotated[int, Range(20, 2000)] = 100, margin_scale: Positive = 1.0,
 ) -> Evidence:
     r"""Without bias at most $\lfloor R^2/\gamma^2\rfloor$ mistakes are made on separable data."""
@@ -389,7 +389,7 @@ def bound_is_attained(
 
 @claim(control={"augmented": False}, source="Novikoff 1962, for the points (x, 1)")
 def bias_needs_augmented_radius(
-    seed: Seed, *, problems: Annotated[int, Range(10, 1000)] = 200, augmented: bool = True
+    seed: Seed, *, problems: Annotated[int, Range(10, 500)] = 200, augmented: bool = True
 ) -> Evidence:
     r"""With a learned bias the bound is the one of the points $(x,1)$, not of the raw points."""
     rng = seed.numpy()
@@ -412,7 +412,7 @@ def bias_needs_augmented_radius(
 
 @claim(control={"flip": 0.2}, source="Novikoff 1962, first lemma")
 def weights_grow_along_target(
-    seed: Seed, *, runs: Annotated[int, Range(5, 500)] = 50, flip: Fraction = 0.0
+    seed: Seed, *, runs: Annotated[int, Range(5, 100)] = 50, flip: Fraction = 0.0
 ) -> Evidence:
     r"""After $t$ mistakes $w_t\cdot w^*\ge t\gamma$ for every separator with $\Vert w^*\Vert=1$."""
     rng = seed.numpy()
@@ -438,7 +438,7 @@ def weights_grow_along_target(
 
 @claim(control={"update": "always"}, source="Novikoff 1962, second lemma")
 def weights_grow_slowly(
-    seed: Seed, *, runs: Annotated[int, Range(5, 500)] = 50,
+    seed: Seed, *, runs: Annotated[int, Range(5, 200)] = 50,
     update: Literal["mistake", "always"] = "mistake",
 ) -> Evidence:
     r"""$\Vert w_t\Vert^2\le\sum\Vert x_t\Vert^2\le R^2t$ over mistakes; equality at margin 0."""

@@ -109,7 +109,8 @@ def _traces(picture: Picture) -> list[Any]:
     for series in picture.series:
         data = series.to_json()
         color = COLORS.get(series.role) or next(others)
-        error = {"type": "data", "array": data["error"], "thickness": 1} if series.error else None
+        bars = data.get("error")
+        error = {"type": "data", "array": bars, "thickness": 1} if bars is not None else None
         shared = {"name": series.name, "x": data["x"], "y": data["y"]}
         if data["style"] == "bars":
             drawn.append(go.Bar(**shared, marker_color=color, error_y=error, opacity=0.85))

@@ -69,6 +69,8 @@ def tour_report(
 def claims_report(title: str, findings: Sequence[Finding]) -> str:
     """Write the findings of a check, one section a claim."""
     sections = [_claim_section(page(one.page), one.claim, one) for one in findings]
+    for section in sections:
+        section.title = section.key
     return _render(title, "", findings, sections)
 
 
