@@ -527,8 +527,8 @@ def flip_probability_claim(
     misprint=r"we require $\vert C_i\vert<1$",
 )
 def stability_is_one_sided(
-    seed: Seed, *, n: Annotated[int, Range(10, 1000)] = 100,
-    s: Annotated[int, Range(2, 500)] = 60, rule: Literal["one-sided", "two-sided"] = "one-sided",
+    seed: Seed, *, n: Annotated[int, Range(10, 200)] = 100,
+    s: Annotated[int, Range(20, 500)] = 60, rule: Literal["one-sided", "two-sided"] = "one-sided",
 ) -> Evidence:
     r"""A stored bit is stable iff $x_iC_i\ge-(n-1)/n$ (at equality iff it is +1)."""
     x = random_signs(seed.torch(), s, n)

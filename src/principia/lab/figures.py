@@ -4,6 +4,7 @@ One look for all: measured is blue, predicted is dark, a bound is a dashed red l
 interactive in notebooks and on pages, and need no network.
 """
 
+import itertools
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -105,7 +106,7 @@ def _picture_of(evidence: Evidence) -> Picture:
 
 
 def _traces(picture: Picture) -> list[Any]:
-    drawn, others = [], iter(OTHERS * 9)
+    drawn, others = [], itertools.cycle(OTHERS)
     for series in picture.series:
         data = series.to_json()
         color = COLORS.get(series.role) or next(others)
