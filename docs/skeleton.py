@@ -28,9 +28,10 @@ from torch import Tensor
 
 from principia.lab import figures
 from principia.lab.claims import claim
+from principia.lab.domains import Range
 from principia.lab.evidence import Evidence, Picture, Series
 from principia.lab.experiments import Run, experiment
-from principia.lab.knobs import Range, checked
+from principia.lab.knobs import checked
 from principia.lab.relations import estimates, identical
 from principia.lab.seeds import Seed
 

@@ -6,9 +6,9 @@ from typing import Annotated
 import pytest
 
 from principia.lab.claims import claim
+from principia.lab.domains import Range
 from principia.lab.errors import UsageError
 from principia.lab.figures import finding_figure
-from principia.lab.knobs import Range
 from principia.lab.relations import at_most
 from principia.lab.seeds import Seed
 

@@ -59,10 +59,7 @@ from principia.lab import figures
 from principia.lab.claims import claim
 from principia.lab.data.mnist import embedded_mnist
 from principia.lab.data.synthetic import random_signs
-from principia.lab.errors import refuse
-from principia.lab.evidence import Evidence, Picture, Series
-from principia.lab.experiments import Run, experiment
-from principia.lab.knobs import (
+from principia.lab.domains import (
     Count,
     Fraction,
     Positive,
@@ -70,8 +67,11 @@ from principia.lab.knobs import (
     Signs,
     at_least_goal,
     at_most_goal,
-    checked,
 )
+from principia.lab.errors import refuse
+from principia.lab.evidence import Evidence, Picture, Series
+from principia.lab.experiments import Run, experiment
+from principia.lab.knobs import checked
 from principia.lab.relations import (
     at_least,
     at_most,
