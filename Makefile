@@ -52,7 +52,7 @@ $(VENV)/.python:
 $(VENV)/.core: $(VENV)/.python pyproject.toml constraints.txt
 	@echo "Installing Principia into $(VENV); the first time takes a few minutes."
 	$(PIP) $(TORCH)
-	$(PIP) --editable .
+	$(PIP) --editable ".[digits]"
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.core
