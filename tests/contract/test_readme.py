@@ -14,7 +14,7 @@ from principia.lab.data.synthetic import random_signs, separable_points
 from principia.lab.knobs import settings
 
 ROOT = Path(__file__).parents[2]
-TEXTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+TEXTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 COMMANDS = [
     pytest.param(line.split("#")[0].strip(), id=f"{text.name}: {line.strip()[:60]}")
     for text in TEXTS
