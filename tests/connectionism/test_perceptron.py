@@ -1,6 +1,8 @@
 import numpy as np
 import pytest
+from sklearn.datasets import make_blobs
 from sklearn.linear_model import Perceptron as SklearnPerceptron
+from sklearn.multiclass import OneVsOneClassifier, OneVsRestClassifier
 from sklearn.svm import SVC
 
 from planting import assert_caught
@@ -76,3 +78,14 @@ def test_bad_input_is_told_in_one_sentence():
 def test_data_that_cannot_be_separated_gives_a_warning_that_names_the_test():
     with pytest.warns(UserWarning, match=r"after 30 epochs.*separable\(X, y\)"):
         Perceptron(max_epochs=30).fit([[0, 0], [0, 1], [1, 0], [1, 1]], [0, 1, 1, 0])
+
+
+@pytest.mark.filterwarnings("ignore:Perceptron. still making mistakes")
+@pytest.mark.parametrize(
+    ("strategy", "wrapper"), [("ovr", OneVsRestClassifier), ("ovo", OneVsOneClassifier)]
+)
+def test_many_classes_are_decided_as_scikit_learn_would(strategy, wrapper):
+    X, y = make_blobs(400, centers=6, cluster_std=3.0, random_state=1)  # they overlap: votes tie
+    ours = Perceptron(strategy=strategy, max_epochs=20).fit(X, y)
+    theirs = wrapper(Perceptron(max_epochs=20)).fit(X, y)
+    np.testing.assert_array_equal(ours.predict(X), theirs.predict(X))
