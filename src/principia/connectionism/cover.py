@@ -245,7 +245,13 @@ def counting_with_bias(
     r"""With a bias the sum goes up to $n$: 4, 5, 6 points in the plane have 14, 22, 32."""
     rng, sizes = seed.numpy(), range(4, largest + 1)
     predicted = [cover_count(s, dim, bias=formula == "affine") for s in sizes]
-    return every(_counted([rng.normal(size=(s, dim)) for s in sizes], predicted, bias=True))
+    counted = _counted([rng.normal(size=(s, dim)) for s in sizes], predicted, bias=True)
+    shares = [count / 2**s for count, s in zip(predicted, sizes, strict=True)]
+    logs = [log_cover_fraction(s, dim, bias=True) for s in sizes]
+    fractions = [cover_fraction(s, dim, bias=True) for s in sizes]
+    return every(
+        {**counted, "share": identical(fractions, shares), "log": identical(np.exp(logs), shares)}
+    )
 
 
 @claim(control={"on_a_line": 3}, source="Cover 1965; Zaslavsky 1975")
