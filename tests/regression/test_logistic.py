@@ -1,11 +1,14 @@
+import math
+
 import numpy as np
 import pytest
 import torch
 from scipy import special
 from scipy.optimize import minimize
-from sklearn.datasets import load_breast_cancer
+from sklearn.datasets import load_breast_cancer, make_classification
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
+from torch.nn import functional as F
 
 from planting import assert_caught
 from principia.connectionism import separable
@@ -159,3 +162,14 @@ def test_bad_input_is_told_in_one_sentence():
         IRLS().fit(np.eye(3), [0, 1, 2])
     with pytest.raises(UsageError, match=r"IRLS: l2 must be in \[0, inf\); got -1"):
         IRLS(l2=-1.0).fit(np.eye(2), [0, 1])
+
+
+@pytest.mark.parametrize("fit_intercept", [True, False])
+def test_losses_are_those_of_the_stated_objective_and_fall(fit_intercept):
+    X, y = make_classification(200, 6, flip_y=0.2, random_state=3)
+    model = IRLS(l2=0.3, fit_intercept=fit_intercept).fit(X, y)
+    scores = torch.tensor(model.decision_function(X))
+    loss = F.binary_cross_entropy_with_logits(scores, torch.tensor(y).double())
+    assert math.isclose(model.losses_[-1], float(loss) + 0.15 * (model.coef_**2).sum())
+    assert math.isclose(model.losses_[0], math.log(2))
+    assert (np.diff(model.losses_) <= 1e-15).all()
