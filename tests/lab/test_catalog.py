@@ -2,7 +2,8 @@
 
 import pytest
 
-from principia.lab.catalog import Component, Reference, Text, chapters, page, select
+from principia.lab.catalog import Component, chapters, page, select
+from principia.lab.docstrings import Reference, Text
 from principia.lab.errors import UsageError
 
 DOC = r"""A thing: what it is.

@@ -51,10 +51,10 @@ from principia.connectionism.margin import separable
 from principia.lab import figures
 from principia.lab.claims import claim
 from principia.lab.data.handwriting import handwriting
-from principia.lab.domains import Count, Positive, Range, at_most_goal
+from principia.lab.domains import Count, Positive, Range
 from principia.lab.errors import refuse
 from principia.lab.evidence import Evidence, Picture, Series
-from principia.lab.experiments import Run, experiment
+from principia.lab.experiments import Run, at_most_goal, experiment
 from principia.lab.knobs import checked
 from principia.lab.relations import equal, estimates, every, identical, never, slope, tends_to
 from principia.lab.seeds import Seed

@@ -56,11 +56,11 @@ from torch.nn import functional as F
 from principia.lab import figures
 from principia.lab.claims import claim
 from principia.lab.data.handwriting import handwriting
-from principia.lab.domains import Count, Positive, Range, at_least_goal, at_most_goal
+from principia.lab.domains import Count, Positive, Range
 from principia.lab.errors import refuse
 from principia.lab.estimators import class_codes
 from principia.lab.evidence import Evidence, Picture, Series
-from principia.lab.experiments import Run, experiment
+from principia.lab.experiments import Run, at_least_goal, at_most_goal, experiment
 from principia.lab.knobs import check_params, checked
 from principia.lab.relations import at_least, at_most, equal, every, identical, never
 from principia.lab.seeds import Seed

@@ -59,18 +59,10 @@ from principia.lab import figures
 from principia.lab.claims import claim
 from principia.lab.data.mnist import embedded_mnist
 from principia.lab.data.synthetic import random_signs
-from principia.lab.domains import (
-    Count,
-    Fraction,
-    Positive,
-    Range,
-    Signs,
-    at_least_goal,
-    at_most_goal,
-)
+from principia.lab.domains import Count, Fraction, Positive, Range, Signs
 from principia.lab.errors import refuse
 from principia.lab.evidence import Evidence, Picture, Series
-from principia.lab.experiments import Run, experiment
+from principia.lab.experiments import Run, at_least_goal, at_most_goal, experiment
 from principia.lab.knobs import checked
 from principia.lab.relations import (
     at_least,

@@ -30,7 +30,7 @@ References:
 
 __all__ = [
     "MaxMargin", "VersionSpace", "separable", "signed_distance", "geometric_margin", "separates",
-]  # fmt: skip
+]
 
 import math
 import warnings
@@ -52,11 +52,11 @@ from principia.lab import figures
 from principia.lab.claims import claim
 from principia.lab.data.handwriting import handwriting
 from principia.lab.data.synthetic import separable_points
-from principia.lab.domains import Count, Positive, Range, Signs, at_least_goal
+from principia.lab.domains import Count, Positive, Range, Signs
 from principia.lab.errors import UsageError, refuse
 from principia.lab.estimators import fit_quietly, two_classes
 from principia.lab.evidence import Evidence, Picture, Series
-from principia.lab.experiments import Run, experiment
+from principia.lab.experiments import Run, at_least_goal, experiment
 from principia.lab.knobs import check_params, checked
 from principia.lab.relations import at_least, at_most, equal, estimates, every, identical, never
 from principia.lab.seeds import Seed

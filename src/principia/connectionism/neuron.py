@@ -50,10 +50,10 @@ from torch.nn import functional as F
 from principia.lab import figures
 from principia.lab.claims import claim
 from principia.lab.data.synthetic import random_signs
-from principia.lab.domains import Bits, Count, Range, Signs, at_most_goal
+from principia.lab.domains import Bits, Count, Range, Signs
 from principia.lab.errors import refuse
 from principia.lab.evidence import Evidence, Picture, Series
-from principia.lab.experiments import Run, experiment
+from principia.lab.experiments import Run, at_most_goal, experiment
 from principia.lab.knobs import checked
 from principia.lab.relations import equal, every, identical, never
 from principia.lab.seeds import Seed

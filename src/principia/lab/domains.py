@@ -19,7 +19,7 @@ __all__ = [
     "Bits", "Choice", "Count", "Domain", "Each", "Entries", "Fraction", "Jobs", "Maybe",
     "Natural",
     "NonNegative", "Outside", "Positive", "Range", "SeedNumber", "Seeds", "Signs", "Switch", "Text",
-    "at_least_goal", "at_most_goal", "domain_of",
+    "domain_of",
 ]
 
 
@@ -154,16 +154,6 @@ Natural = Annotated[int, Range(0, math.inf)]
 SeedNumber = Annotated[int, Range(0, 2**32 - 1)]
 Seeds = Annotated[int, Range(1, 1000)]
 Jobs = Annotated[int, Range(1, 256)]
-
-
-def at_least_goal(value: float) -> Range:
-    """Name the goal of an experiment that must reach `value` or more."""
-    return Range(value, math.inf)
-
-
-def at_most_goal(value: float) -> Range:
-    """Name the goal of an experiment that must stay at `value` or below."""
-    return Range(-math.inf, value)
 
 
 @final

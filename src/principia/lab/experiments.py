@@ -15,17 +15,30 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, final
 
+from principia.lab.domains import Range
 from principia.lab.errors import UsageError
-from principia.lab.knobs import Knob, Range, knobs_of, settings
+from principia.lab.knobs import Knob, knobs_of, settings
 from principia.lab.seeds import Seed
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
 
-__all__ = ["Budget", "Experiment", "Outcome", "Run", "experiment"]
+__all__ = [
+    "Budget", "Experiment", "Outcome", "Run", "at_least_goal", "at_most_goal", "experiment",
+]
 
 Budget = Literal["quick", "full"]
 Item = TypeVar("Item")
+
+
+def at_least_goal(value: float) -> Range:
+    """Name the goal of an experiment that must reach `value` or more."""
+    return Range(value, math.inf)
+
+
+def at_most_goal(value: float) -> Range:
+    """Name the goal of an experiment that must stay at `value` or below."""
+    return Range(-math.inf, value)
 
 
 def _unwatched(total: int, what: str) -> AbstractContextManager[Callable[[str], None]]:
@@ -162,7 +175,7 @@ class Experiment:
         return Outcome(
             self.page, self.name, run.budget, int(run.seed), chosen, dict(run.metrics), goals,
             dict(run.figures),
-        )  # fmt: skip
+        )
 
 
 def experiment(

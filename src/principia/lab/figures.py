@@ -82,7 +82,7 @@ def images(
         figure.add_trace(heat, row=place // columns + 1, col=place % columns + 1)
     _dress(figure)
     figure.update_xaxes(visible=False, constrain="domain")
-    figure.update_yaxes(visible=False, scaleanchor="x", constrain="domain")
+    figure.update_yaxes(visible=False, constrain="domain")
     figure.update_layout(height=40 + rows * 150)
     for place in range(len(pictures)):  # every picture keeps its own proportions
         axis = "" if place == 0 else str(place + 1)

@@ -304,7 +304,7 @@ def every(parts: Mapping[str, Evidence]) -> Evidence:
     return Evidence(
         "all", leaf.measured, leaf.expected, leaf.tolerance, why, verdict, parts=named,
         picture=picture,
-    )  # fmt: skip
+    )
 
 
 def _bounded(

@@ -36,7 +36,7 @@ References:
 
 __all__ = [
     "fista", "ista", "soft_threshold", "ProximalSGD", "lambda_max", "lasso_alpha", "kkt_residual",
-]  # fmt: skip
+]
 
 import itertools
 import warnings
@@ -55,10 +55,10 @@ from torch.distributions import Laplace, Normal
 
 from principia.lab import figures
 from principia.lab.claims import claim
-from principia.lab.domains import Count, NonNegative, Positive, Range, at_most_goal
+from principia.lab.domains import Count, NonNegative, Positive, Range
 from principia.lab.errors import refuse
 from principia.lab.evidence import Evidence, Picture, Series
-from principia.lab.experiments import Run, experiment
+from principia.lab.experiments import Run, at_most_goal, experiment
 from principia.lab.knobs import checked
 from principia.lab.relations import at_least, at_most, equal, every, identical, never
 from principia.lab.seeds import Seed

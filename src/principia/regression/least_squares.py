@@ -64,11 +64,11 @@ from torch import Tensor
 from principia.lab import figures
 from principia.lab.claims import claim
 from principia.lab.data.uci import SETS, uci
-from principia.lab.domains import Count, Positive, Range, at_most_goal
+from principia.lab.domains import Count, Positive, Range
 from principia.lab.errors import refuse
 from principia.lab.estimators import fit_quietly
 from principia.lab.evidence import Evidence, Picture, Series
-from principia.lab.experiments import Run, experiment
+from principia.lab.experiments import Run, at_most_goal, experiment
 from principia.lab.knobs import check_params, checked
 from principia.lab.relations import (
     at_least,

@@ -65,11 +65,11 @@ from principia.connectionism.margin import MaxMargin
 from principia.lab import figures
 from principia.lab.claims import claim
 from principia.lab.data.synthetic import separable_points
-from principia.lab.domains import Count, NonNegative, Positive, Range, at_least_goal, at_most_goal
+from principia.lab.domains import Count, NonNegative, Positive, Range
 from principia.lab.errors import refuse
 from principia.lab.estimators import fit_quietly, two_classes
 from principia.lab.evidence import Evidence, Picture, Series
-from principia.lab.experiments import Run, experiment
+from principia.lab.experiments import Run, at_least_goal, at_most_goal, experiment
 from principia.lab.knobs import check_params, checked
 from principia.lab.relations import at_least, at_most, equal, every, identical, never
 from principia.lab.seeds import Seed

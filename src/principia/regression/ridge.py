@@ -53,10 +53,10 @@ from torch.distributions import MultivariateNormal, Normal
 
 from principia.lab import figures
 from principia.lab.claims import claim
-from principia.lab.domains import Count, NonNegative, Positive, Range, at_most_goal
+from principia.lab.domains import Count, NonNegative, Positive, Range
 from principia.lab.errors import refuse
 from principia.lab.evidence import Evidence, Picture, Series
-from principia.lab.experiments import Run, experiment
+from principia.lab.experiments import Run, at_most_goal, experiment
 from principia.lab.knobs import checked
 from principia.lab.relations import at_most, equal, every, identical, never, slope
 from principia.lab.seeds import Seed
