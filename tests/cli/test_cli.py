@@ -51,7 +51,21 @@ def run(*arguments, **options):
         ("run connectionism/perceptron --budget ful", "run: budget must be one of 'quick', 'full'"),
         ("run connectionism/perceptron --set epochs=0", "epochs must be an integer in [1, inf)"),
         ("run connectionism/perceptron --seed -1", "run: seed must be an integer in [0, 4.29"),
-        ("run connectionism/perceptron --report no/r.html", "folder no does not exist"),
+        ("run", "run: KEY must be the key of a page"),
+        ("run --resume nothing", "RUN must be the name of a run in runs, or last; got 'nothing'."),
+        ("run networks/mlp --device abacus", "run: --device must be a device of this machine"),
+        ("run networks/mlp --target y", "run: --target and --drop need --data."),
+        ("run networks/mlp --data nothing.csv --target y", "data: nothing.csv must be a file, or"),
+        ("run networks/mlp --data iris --target color", "data: column must be one of the table"),
+        ("run networks/mlp --data iris --set hiden=3", "networks/mlp: there is no knob 'hiden'."),
+        ("run regression/lasso --data iris", "regression/lasso learns regression; the target asks"),
+        ("run connectionism/cover --data iris", "connectionism/cover does not learn from a table"),
+        ("runs --runs-dir", "--runs-dir"),
+        ("report last", "report: RUN must be the name of a run in runs, or last; got 'last'."),
+        ("predict last --data iris", "predict: RUN must be the name of a run"),
+        ("export last --to onnx", "export: RUN must be the name of a run"),
+        ("export last --to pickle", "export: to must be one of 'onnx', 'safetensors'"),
+        ("ledger networks/nothing", "ledger: no experiment is called networks/nothing."),
         ("run connectionism/perceptron --data-dir nowhere", "folder 'nowhere' does not exist"),
         ("tour --out no/where.html", "/no does not exist. Create it, or name another."),
         ("tour --out .", "is a folder. Name a file."),
@@ -74,8 +88,11 @@ def test_mistakes_end_in_one_sentence(arguments, sentence, tmp_path, monkeypatch
 def test_missing_data_say_what_to_put_where(tmp_path):
     environment = {**os.environ, "PRINCIPIA_CACHE": str(tmp_path), "HOME": str(tmp_path)}
     environment["PRINCIPIA_DATA"] = str(tmp_path)
-    done = run("run", "connectionism/perceptron", "--budget", "full", env=environment)
+    environment["https_proxy"] = "http://127.0.0.1:9"  # nobody is there: as good as offline
+    words = ("run", "connectionism/perceptron", "--budget", "full", "--runs-dir")
+    done = run(*words, str(tmp_path / "runs"), env=environment)
     assert done.returncode == 2
+    assert not (tmp_path / "runs").exists()
     assert "mnist/train-images-idx3-ubyte.gz must be in a data folder" in done.stderr
 
 

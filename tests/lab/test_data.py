@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from principia.lab.data.digits import digits
 from principia.lab.data.files import find
-from principia.lab.data.mnist import embedded_mnist, mnist, read_idx
+from principia.lab.data.idx import read_idx
+from principia.lab.data.mnist import embedded_mnist, mnist
 from principia.lab.data.uci import SETS, uci
 from principia.lab.errors import UsageError
 
@@ -113,7 +114,7 @@ def test_uci_sets_have_their_published_sizes():
     ],
 )
 def test_damaged_uci_files_are_refused(tmp_path, file, content, sentence):
-    folder = tmp_path / "uci/tiny"
+    folder = tmp_path / "uci/yacht"
     folder.mkdir(parents=True)
     (folder / "data.txt").write_text("1 2\n3 4\n")
     (folder / "index_features.txt").write_text("0\n")
@@ -121,10 +122,10 @@ def test_damaged_uci_files_are_refused(tmp_path, file, content, sentence):
     for split in range(20):
         (folder / f"index_train_{split}.txt").write_text("0\n")
         (folder / f"index_test_{split}.txt").write_text("1\n")
-    assert uci("tiny", data_dir=tmp_path).y.tolist() == [2, 4]
+    assert uci("yacht", data_dir=tmp_path).y.tolist() == [2, 4]
     (folder / file).write_text(content)
     with pytest.raises(UsageError, match=sentence):
-        uci("tiny", data_dir=tmp_path)
+        uci("yacht", data_dir=tmp_path)
 
 
 def test_mnist_has_its_published_statistics():

@@ -17,7 +17,7 @@ from concurrent.futures.process import BrokenProcessPool
 from typing import TYPE_CHECKING, Any
 
 from principia.lab.catalog import Page
-from principia.lab.environment import cores, environment, use_one_thread
+from principia.lab.environment import cores, environment, use_threads
 from principia.lab.errors import Failure
 from principia.lab.storage import cache_folder, write_text
 
@@ -97,7 +97,7 @@ Task = tuple[str, str, int, dict[str, Any]]
 def _run(tasks: Sequence[Task], workers: int) -> Iterator[tuple[Task, Pair]]:
     """Yield every task with its result, in the order in which they finish."""
     if workers <= 1:
-        use_one_thread()
+        use_threads(1)
         yield from ((task, _work(task)) for task in tasks)
         return
     context = multiprocessing.get_context("spawn")  # torch's threads do not survive a fork
@@ -122,7 +122,7 @@ def _run(tasks: Sequence[Task], workers: int) -> Iterator[tuple[Task, Pair]]:
 
 def _prepare_worker() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's business
-    use_one_thread()
+    use_threads(1)
 
 
 def _work(task: Task) -> Pair:

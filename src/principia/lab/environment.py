@@ -7,7 +7,7 @@ from typing import Any
 
 import principia
 
-__all__ = ["PACKAGES", "cores", "environment", "use_one_thread"]
+__all__ = ["PACKAGES", "cores", "environment", "use_threads"]
 
 PACKAGES = ("torch", "numpy", "scipy", "scikit-learn", "plotly")
 _THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMEXPR_NUM_THREADS")
@@ -21,17 +21,17 @@ def cores() -> int:
         return os.cpu_count() or 1
 
 
-def use_one_thread() -> None:
-    """Let this process compute with one thread, so that results do not depend on the machine.
+def use_threads(count: int) -> None:
+    """Let this process compute with so many threads: sums depend on how they are divided.
 
     The variables work on libraries that are not loaded yet, the calls on those that are.
     """
-    os.environ.update(dict.fromkeys(_THREADS, "1"))
+    os.environ.update(dict.fromkeys(_THREADS, str(count)))
     import threadpoolctl
     import torch
 
-    torch.set_num_threads(1)
-    threadpoolctl.threadpool_limits(1)
+    torch.set_num_threads(count)
+    threadpoolctl.threadpool_limits(count)
 
 
 def environment(threads: int = 1) -> dict[str, Any]:

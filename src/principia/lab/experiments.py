@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import contextlib
 import inspect
+import json
 import math
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
@@ -16,9 +18,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, final
 
 from principia.lab.domains import Range
-from principia.lab.errors import UsageError
+from principia.lab.errors import UsageError, refuse
 from principia.lab.knobs import Knob, knobs_of, settings
 from principia.lab.seeds import Seed
+from principia.lab.storage import write_text
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
@@ -28,6 +31,7 @@ __all__ = [
 ]
 
 Budget = Literal["quick", "full"]
+METRICS, FIGURES, CHECKPOINTS = "metrics.jsonl", "figures", "checkpoints"  # of a run folder
 Item = TypeVar("Item")
 
 
@@ -41,22 +45,34 @@ def at_most_goal(value: float) -> Range:
     return Range(-math.inf, value)
 
 
-def _unwatched(total: int, what: str) -> AbstractContextManager[Callable[[str], None]]:
-    return contextlib.nullcontext(lambda text: None)
+Advance = Callable[..., None]  # advance(text, by=1): what is done now, and how much more it is
+
+
+def _unwatched(total: int, what: str) -> AbstractContextManager[Advance]:
+    return contextlib.nullcontext(lambda text, by=1: None)
 
 
 @final
 @dataclass
 class Run:
-    """What an experiment gets: its seed, its budget, and a place for what it finds."""
+    """What an experiment gets: its seed, its budget, and a place for what it finds.
+
+    With a `folder`, whatever it logs, draws and trains is written there as soon as it is known.
+    """
 
     seed: Seed = field(default_factory=lambda: Seed(0))
     budget: Budget = "quick"
     data_dir: Path | None = None
     say: Callable[[str], None] = lambda text: None
-    watch: Callable[[int, str], AbstractContextManager[Callable[[str], None]]] = _unwatched
+    watch: Callable[[int, str], AbstractContextManager[Advance]] = _unwatched
+    device: str = "cpu"
+    folder: Path | None = None
+    save_every: float = 30.0  # seconds between two checkpoints
+    asked_to_stop: Callable[[], bool] = lambda: False
     metrics: dict[str, float] = field(default_factory=dict)
     figures: dict[str, Figure] = field(default_factory=dict)
+    curves: dict[str, list[dict[str, float]]] = field(default_factory=dict)
+    model: Any = None
 
     @property
     def full(self) -> bool:
@@ -80,6 +96,29 @@ class Run:
     def figure(self, name: str, figure: Figure) -> None:
         """Keep a figure under its name."""
         self.figures[name] = figure
+        if self.folder is not None:
+            (self.folder / FIGURES).mkdir(exist_ok=True)
+            write_text(self.folder / FIGURES / f"{name}.json", str(figure.to_json()))
+
+    def log(self, training: str, row: Mapping[str, float]) -> None:
+        """Keep the numbers of one epoch of a training."""
+        self.curves.setdefault(training, []).append(dict(row))
+        if self.folder is not None:
+            line = json.dumps({"training": training, **row})
+            with (self.folder / METRICS).open("a", encoding="utf-8") as stream:
+                stream.write(f"{line}\n")
+
+    def training_folder(self, training: str) -> Path | None:
+        """Give a training of this run the folder of its checkpoints; no two have the same name."""
+        if training in self.curves or not re.fullmatch(r"[\w.-]*", training):
+            domain = "new letters, digits, dots and dashes for each training of a run"
+            raise refuse("fit", "name", domain, training)
+        self.curves[training] = []
+        return None if self.folder is None else self.folder / CHECKPOINTS / (training or "training")
+
+    def keep(self, model: Any) -> None:
+        """Keep the trained model that this run is about, to predict with it and to export it."""
+        self.model = model
 
 
 @final
@@ -136,6 +175,7 @@ class Experiment:
     reaches: Mapping[str, Range]
     floor: Mapping[str, Range]
     source: str
+    timed: bool = False
 
     @property
     def name(self) -> str:
@@ -179,7 +219,7 @@ class Experiment:
 
 
 def experiment(
-    *, reaches: Mapping[str, Range], floor: Mapping[str, Range], source: str
+    *, reaches: Mapping[str, Range], floor: Mapping[str, Range], source: str, timed: bool = False
 ) -> Callable[[Callable[..., None]], Experiment]:
     """Declare the decorated function as an experiment of its page.
 
@@ -187,6 +227,7 @@ def experiment(
         reaches: Metric names and the ranges that they must reach at full budget.
         floor: The same for the quick budget.
         source: Who published the figure, with table or section.
+        timed: Whether its numbers are times, so that no two runs have the same.
     """
 
     def declare(function: Callable[..., None]) -> Experiment:
@@ -195,6 +236,6 @@ def experiment(
                 f"experiment: {function.__name__} must have reaches, floor and source; "
                 "got an empty one. A run without a figure to reach shows nothing."
             )
-        return Experiment(function, dict(reaches), dict(floor), source)
+        return Experiment(function, dict(reaches), dict(floor), source, timed)
 
     return declare

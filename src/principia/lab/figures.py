@@ -6,7 +6,7 @@ interactive in notebooks and on pages, and need no network.
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,11 +16,12 @@ from plotly.subplots import make_subplots
 from principia.lab.claims import Finding, Observation
 from principia.lab.evidence import Evidence, Picture, Series
 
-__all__ = ["draw", "finding_figure", "images"]
+__all__ = ["confusion", "curves", "draw", "finding_figure", "images", "predicted"]
 
 COLORS = {"measured": "#2563eb", "predicted": "#111827", "bound": "#dc2626"}
 OTHERS = ("#059669", "#d97706", "#7c3aed", "#0891b2", "#be185d", "#65a30d")
 VERDICT_COLORS = {"holds": "#059669", "refuted": "#dc2626"}
+AXES = ("epoch", "step")  # of a curve; the other numbers of an epoch are its values
 FONT = "system-ui, -apple-system, 'Segoe UI', sans-serif"
 
 
@@ -87,6 +88,73 @@ def images(
     for place in range(len(pictures)):  # every picture keeps its own proportions
         axis = "" if place == 0 else str(place + 1)
         figure.layout[f"yaxis{axis}"].scaleanchor = f"x{axis}"
+    return figure
+
+
+def confusion(truth: Any, found: Any, names: Sequence[str]) -> go.Figure:
+    """Draw how often each class was taken for each other one; right answers are left blank."""
+    counts = np.zeros((len(names), len(names)), dtype=int)
+    np.add.at(counts, (np.asarray(truth), np.asarray(found)), 1)
+    wrong = counts - np.diag(counts.diagonal())
+    figure = go.Figure(
+        go.Heatmap(
+            z=wrong.tolist(), x=list(names), y=list(names), colorscale="Reds", showscale=False,
+            text=counts.tolist(), texttemplate="%{text}" if len(names) <= 20 else None,
+            hovertemplate="%{y} taken for %{x}: %{text}<extra></extra>", xgap=1, ygap=1,
+        )
+    )
+    _dress(figure)
+    figure.update_xaxes(title="answer", type="category", constrain="domain")
+    figure.update_yaxes(
+        title="truth", type="category", autorange="reversed", scaleanchor="x", constrain="domain"
+    )
+    figure.update_layout(height=460)
+    return figure
+
+
+def predicted(truth: Any, found: Any, name: str) -> go.Figure:
+    """Draw predictions against the truth; on the line they are right."""
+    truth, found = np.asarray(truth, float), np.asarray(found, float)
+    ends = [float(min(truth.min(), found.min())), float(max(truth.max(), found.max()))]
+    picture = Picture(
+        (
+            Series("test rows", truth.tolist(), found.tolist(), style="points"),
+            Series("right", ends, ends, "predicted", "line"),
+        ),
+        x=f"{name}, true", y=f"{name}, predicted",
+    )
+    return draw(picture)
+
+
+def curves(trainings: Mapping[str, Sequence[Mapping[str, float]]]) -> go.Figure | None:
+    """Draw the losses and the metrics of trainings over their epochs, losses on the left."""
+    rows = [row for history in trainings.values() for row in history]
+    names = list(dict.fromkeys(name for row in rows for name in row if name not in AXES))
+    if not names:
+        return None
+    base = {name: name.removeprefix("validation_") for name in names}
+    panels = list(dict.fromkeys(base.values()))
+    figure = make_subplots(cols=len(panels), subplot_titles=panels, horizontal_spacing=0.1)
+    colors = itertools.cycle((COLORS["measured"], *OTHERS))
+    named: set[str] = set()  # in the legend already
+    for training, history in trainings.items():
+        color = next(colors)
+        for name in names:
+            points = [(row["epoch"], row[name]) for row in history if name in row]
+            held_out = name != base[name]
+            label = f"{training or 'training'}{', validation' if held_out else ''}"
+            line = {"color": color, "dash": "dot" if held_out else "solid", "width": 2}
+            figure.add_trace(
+                go.Scatter(
+                    x=[one for one, _ in points], y=[value for _, value in points], name=label,
+                    legendgroup=label, line=line, showlegend=label not in named,
+                    mode="lines+markers" if len(points) < 30 else "lines",
+                ),
+                row=1, col=panels.index(base[name]) + 1,
+            )
+            named.add(label)
+    _dress(figure)
+    figure.update_xaxes(title="epoch")
     return figure
 
 

@@ -19,8 +19,9 @@ from typing import Any, TypeVar, final
 from principia.lab.domains import Domain, Range, domain_of
 from principia.lab.errors import UsageError, refuse, shown, suggestion
 
-__all__ = ["REQUIRED", "Knob", "check_params", "checked", "knobs_of", "settings"]
+__all__ = ["MADE_WITH", "REQUIRED", "Knob", "check_params", "checked", "knobs_of", "settings"]
 
+MADE_WITH = "_made_with"  # what a checked constructor was given is kept under this name
 REQUIRED: Any = object()  # the default of a parameter that has none
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -129,6 +130,9 @@ def checked(function: Function) -> Function:
         for name, knob in knobs_of(function).items():
             if name in bound.arguments:
                 bound.arguments[name] = knob.accept(owner, bound.arguments[name])
+        if function.__name__ == "__init__":  # so that a trained model can be built again
+            bound.apply_defaults()
+            object.__setattr__(bound.args[0], MADE_WITH, dict(list(bound.arguments.items())[1:]))
         return function(*bound.args, **bound.kwargs)
 
     return typing.cast(Function, wrapper)

@@ -10,7 +10,6 @@ from html import escape
 from pathlib import Path
 from typing import Any, final
 
-import torch
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 from plotly.offline import get_plotlyjs
@@ -18,11 +17,11 @@ from plotly.offline import get_plotlyjs
 from principia.lab.catalog import Page, chapters, page
 from principia.lab.claims import Finding
 from principia.lab.environment import environment
-from principia.lab.experiments import Experiment, Outcome
-from principia.lab.figures import finding_figure
+from principia.lab.figures import curves, finding_figure
 from principia.lab.formula import to_mathml
+from principia.lab.runs import RunFolder
 
-__all__ = ["claims_report", "outcome_report", "tour_report"]
+__all__ = ["claims_report", "run_report", "tour_report"]
 
 
 @final
@@ -42,6 +41,7 @@ class Section:
     columns: tuple[str, ...] = ()
     rows: list[tuple[str, ...]] = field(default_factory=list)
     figures: list[dict[str, Any]] = field(default_factory=list)
+    details: list[tuple[str, str]] = field(default_factory=list)
     command: str = ""
 
 
@@ -74,30 +74,48 @@ def claims_report(title: str, findings: Sequence[Finding]) -> str:
     return _render(title, "", findings, sections)
 
 
-def outcome_report(experiment: Experiment, outcome: Outcome) -> str:
-    """Write what an experiment found, beside its goals, with its figures."""
-    goals = {name: goal.goal for name, goal in outcome.goals.items()}
+def run_report(folder: RunFolder) -> str:
+    """Write what a run found, beside its goals, with its curves and figures, from its files."""
+    asked, config, result = folder.asked, folder.config, folder.result or {}
+    own = asked.data is not None
+    experiment = None if own else page(asked.page).experiments()[asked.experiment]
+    goals, reached = result.get("goals", {}), bool(result.get("reached"))
+    figures = {name.replace("_", " "): one for name, one in folder.figures().items()}
+    if (drawn := curves(folder.curves())) is not None:
+        figures = {"learning curves": drawn, **figures}
     section = Section(
-        key=experiment.key,
-        title=experiment.key,
-        verdict="holds" if outcome.reached else "refuted",
-        label="Experiment.",
-        statement=_prose(experiment.statement),
+        key=asked.key,
+        title=page(asked.page).title.rstrip("."),
+        verdict="holds" if reached else "refuted",
+        label="Own data." if experiment is None else "Experiment.",
+        statement=_prose(
+            f"`{asked.data.source}`, predicting `{asked.data.target}`." if asked.data
+            else experiment.statement if experiment else ""
+        ),
         columns=("metric", "measured", "goal"),
         rows=[
-            (name.replace("_", " "), f"{value:.5g}", goals.get(name, ""))
-            for name, value in outcome.metrics.items()
+            (name.replace("_", " "), _number(value), goals.get(name, ""))
+            for name, value in result.get("metrics", {}).items()
         ],
-        figures=[
-            _figure(f"f{number}", figure, name.replace("_", " "))
-            for number, (name, figure) in enumerate(outcome.figures.items())
+        figures=[_figure(f"f{place}", one, name) for place, (name, one) in
+                 enumerate(figures.items())],
+        details=[
+            ("budget", asked.budget), ("seed", str(asked.seed)), ("device", asked.device),
+            *((name, str(value)) for name, value in asked.knobs.items()),
+            ("git revision", config["git"] or "none"),
+            ("SHA-256 of the weights", result.get("weights") or "no model was kept"),
         ],
-        command=f"principia run {experiment.key} --budget {outcome.budget} --seed {outcome.seed}",
+        command=config["command"],
     )
-    verdict = "every goal reached" if outcome.reached else "NOT every goal reached"
-    lead = f"Published: {experiment.source}"
-    threads = torch.get_num_threads()
-    return _fill(experiment.key, lead, outcome.reached, verdict, [section], threads=threads)
+    verdict = {True: "every goal reached", False: "NOT every goal reached"}[reached]
+    if not result:
+        verdict = "not finished"
+    lead = f"Published: {experiment.source}" if experiment else "A model of your own data"
+    return _fill(asked.key, lead, reached, verdict, [section], threads=asked.threads)
+
+
+def _number(value: float | str) -> str:
+    return f"{value:.5g}" if isinstance(value, (int, float)) else value
 
 
 def _claim_section(one: Page, name: str, finding: Finding) -> Section:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from principia.lab.errors import UsageError
 
-__all__ = ["cache_folder", "need_writable", "write_text"]
+__all__ = ["cache_folder", "need_writable", "write_bytes", "write_text"]
 
 
 def cache_folder() -> Path:
@@ -34,11 +34,16 @@ def need_writable(owner: str, path: Path) -> None:
 
 
 def write_text(path: Path, text: str) -> None:
+    """Write a text so that a crash leaves the old one, or the new one, but never half of it."""
+    write_bytes(path, text.encode())
+
+
+def write_bytes(path: Path, body: bytes) -> None:
     """Write a file so that a crash leaves the old one, or the new one, but never half of it."""
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
-        with os.fdopen(handle, "w", encoding="utf-8") as stream:
-            stream.write(text)
+        with os.fdopen(handle, "wb") as stream:
+            stream.write(body)
             stream.flush()
             os.fsync(stream.fileno())
         umask = os.umask(0)

@@ -6,8 +6,9 @@ import typer
 
 import principia
 from principia.lab import catalog
-from principia.lab.cli import browse, measure
+from principia.lab.cli import browse, measure, train
 from principia.lab.cli.flags import command
+from principia.lab.cli.ledger import ledger
 from principia.lab.cli.tour import tour
 
 __all__ = ["app"]
@@ -58,7 +59,12 @@ def _claims(typed: str) -> list[str]:
 command(app, browse.ls, _chapters)
 command(app, browse.show, _pages)
 command(app, measure.check, _claims)
-command(app, measure.run, _pages)
+command(app, train.run, _pages)
+command(app, train.runs)
+command(app, train.report)
+command(app, train.predict)
+command(app, train.export)
+command(app, ledger)
 command(app, measure.errata)
 command(app, browse.cite, _pages)
 command(app, browse.doctor)

@@ -1,20 +1,19 @@
-"""`check`, `errata`, `run`: everything that measures."""
+"""`check`, `errata`: claims, measured now."""
 
 import itertools
 import sys
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Literal
 
 from principia.lab import catalog
 from principia.lab.checking import Selection, check_all, remember, to_json
 from principia.lab.cli.terminal import counted, fancy, progress, record, say, shorten, table
-from principia.lab.domains import Jobs, SeedNumber, Seeds
-from principia.lab.errors import UsageError, refuse, shown, suggestion
+from principia.lab.domains import Jobs, Seeds
+from principia.lab.errors import UsageError, refuse
 from principia.lab.formula import prose_to_unicode
 from principia.lab.storage import need_writable, write_text
 
-__all__ = ["check", "errata", "run"]
+__all__ = ["check", "errata", "pair"]
 
 
 def check(
@@ -76,7 +75,7 @@ def _selected(keys: Iterable[str], everything: bool) -> Selection:
 
 def _knobs(selection: Selection, pairs: Iterable[str]) -> dict[str, str]:
     """Read knob=value pairs and let the claims refuse them before any work is done."""
-    knobs = dict(_pair("check", text) for text in pairs)
+    knobs = dict(pair("check", text) for text in pairs)
     if not knobs:
         return {}
     if len(selection) > 1:
@@ -89,7 +88,8 @@ def _knobs(selection: Selection, pairs: Iterable[str]) -> dict[str, str]:
     return knobs
 
 
-def _pair(owner: str, text: str) -> tuple[str, str]:
+def pair(owner: str, text: str) -> tuple[str, str]:
+    """Read knob=value."""
     name, equals, value = text.partition("=")
     if not equals or not name:
         raise refuse(owner, "--set", "knob=value", text)
@@ -176,55 +176,3 @@ def errata() -> int:
             },
         )
     return 0 if all(finding.passed for finding in findings) else 1
-
-
-def run(
-    key: str,
-    *,
-    budget: Literal["quick", "full"] = "quick",
-    seed: SeedNumber = 0,
-    set_: tuple[str, ...] = (),
-    data_dir: str | None = None,
-    report: str | None = None,
-) -> int:
-    """Run an experiment and compare it with the figure that it must reach.
-
-    Exit code 0 if every goal is reached, 1 if not, 2 for wrong use.
-
-    Args:
-        key: Key of a page, or page:experiment.
-        budget: quick runs on embedded data in seconds; full must reach the published figure.
-        seed: Seed of everything random.
-        set_: Turn a knob of the experiment, as knob=value; may be repeated.
-        data_dir: Folder with the data sets; searched before PRINCIPIA_DATA.
-        report: HTML file for the figures.
-    """
-    from principia.lab.experiments import Run
-    from principia.lab.knobs import settings
-    from principia.lab.seeds import Seed
-
-    place, _, name = key.partition(":")
-    page = catalog.page(place, "run")
-    names = page.experiment_names
-    if not names:
-        raise UsageError(f"run: {page.key} has no experiment. See principia ls.")
-    if name and name not in names:
-        raise refuse("run", "KEY", f"an experiment of {page.key}", name, suggestion(name, names))
-    if report is not None:
-        need_writable("run", Path(report))
-    if data_dir is not None and not Path(data_dir).is_dir():
-        raise UsageError(f"run: folder {shown(data_dir)} does not exist. Name the data folder.")
-    experiment = page.experiments()[name or names[0]]
-    knobs = settings(experiment.key, experiment.knobs, dict(_pair("run", one) for one in set_))
-    folder = Path(data_dir) if data_dir else None
-    outcome = experiment(Run(Seed(seed), budget, folder, say, progress), **knobs)
-    if report is not None:
-        from principia.lab.report import outcome_report
-
-        write_text(Path(report), outcome_report(experiment, outcome))
-        say(f"Report: {report}")
-    for sentence in outcome.missed:
-        say(f"NOT REACHED: {sentence}", style="bold red")
-    if outcome.reached:
-        say(f"{experiment.key} reaches its {budget} goals.", style="bold green")
-    return 0 if outcome.reached else 1

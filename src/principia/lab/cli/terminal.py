@@ -4,9 +4,10 @@ import os
 import re
 import shutil
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+
+from principia.lab.progress import progress
 
 __all__ = ["command_name", "counted", "fancy", "progress", "record", "say", "shorten", "table"]
 
@@ -68,26 +69,6 @@ def record(title: str, fields: Mapping[str, str]) -> None:
 
 def _style(cell: str) -> str:
     return VERDICTS.get(re.split(r"\W", cell, maxsplit=1)[0].lower(), "")
-
-
-@contextmanager
-def progress(total: int, what: str) -> Iterator[Callable[[str], None]]:
-    """Show a bar with the time left on standard error, if that is a terminal."""
-    if not sys.stderr.isatty():
-        yield lambda text: None
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
-    from rich.progress import TimeRemainingColumn as Left
-
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), Left())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task(what, total=total)
-
-        def advance(text: str) -> None:
-            bar.update(task, advance=1, description=f"{what} {text}".strip())
-
-        yield advance
 
 
 def command_name() -> str:

@@ -1,32 +1,154 @@
-"""Where data sets lie on disk: `--data-dir`, then PRINCIPIA_DATA, then the user's cache folder."""
+r"""Where files of data sets lie, and how they get there.
 
+Searched are `--data-dir`, then the folder that PRINCIPIA_DATA names, then the user's cache. What is
+in none of them is downloaded into the cache: at most as many bytes as it must have, kept only if
+its SHA-256 is right, under its name only when it is whole.
+"""
+
+import hashlib
 import os
-from collections.abc import Iterator
+import shutil
+import tempfile
+import urllib.error
+import urllib.request
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
+from typing import final
 
 from principia.lab.errors import UsageError
+from principia.lab.progress import progress
+from principia.lab.storage import cache_folder
 
-__all__ = ["find", "folders"]
+__all__ = ["Remote", "RemoteFolder", "find", "find_folder", "folders"]
+
+TIMEOUT = 30  # seconds without a byte
+CHUNK = 1 << 16
+
+
+@final
+@dataclass(frozen=True)
+class Remote:
+    """A file at its official source: its address, its size and what it must hash to."""
+
+    url: str
+    size: int
+    sha256: str
+
+
+@final
+@dataclass(frozen=True)
+class RemoteFolder:
+    """Small files at one official source, known by one SHA-256 over all their sums and names."""
+
+    url: str
+    names: Sequence[str]
+    sha256: str
+    largest: int = 1 << 20  # bytes that no file of it exceeds
 
 
 def folders(data_dir: Path | None = None) -> Iterator[Path]:
-    """Name the folders that are searched, in their order."""
-    import platformdirs
-
+    """Name the folders that are searched, in their order; the last one takes downloads."""
     if data_dir is not None:
         yield Path(data_dir)
     if named := os.environ.get("PRINCIPIA_DATA"):
         yield Path(named)
-    yield platformdirs.user_cache_path("principia") / "data"
+    yield cache_folder() / "data"
 
 
-def find(relative: str, *, data_dir: Path | None = None) -> Path:
-    """Find a file of a data set, or say where to put it."""
-    places = list(folders(data_dir))
-    for place in places:
+def find(relative: str, *, data_dir: Path | None = None, remote: Remote | None = None) -> Path:
+    """Find a file of a data set, download it, or say where to put it."""
+    for place in folders(data_dir):
         if (place / relative).is_file():
             return place / relative
-    raise UsageError(
-        f"data: {relative} must be in a data folder; found in none of "
-        f"{', '.join(map(str, places))}. Put it there, or name its folder in PRINCIPIA_DATA."
+    if remote is None:
+        raise _missing(relative, data_dir, "")
+    with _incoming(relative, data_dir) as temporary:
+        body = temporary / "body"
+        if _download(remote.url, body, remote.size, relative, data_dir) != remote.sha256:
+            raise _changed(relative, data_dir)
+        target = list(folders(data_dir))[-1] / relative
+        target.parent.mkdir(parents=True, exist_ok=True)
+        os.replace(body, target)
+    return target
+
+
+def find_folder(relative: str, remote: RemoteFolder, *, data_dir: Path | None = None) -> Path:
+    """Find a folder of a data set that has all its files, download it, or say where to put it."""
+    for place in folders(data_dir):
+        if all((place / relative / name).is_file() for name in remote.names):
+            return place / relative
+    with _incoming(relative, data_dir) as temporary:
+        body = temporary / "body"
+        body.mkdir()
+        sums = hashlib.sha256()
+        for name in remote.names:
+            url = f"{remote.url}/{name}"
+            found = _download(url, body / name, remote.largest, f"{relative}/{name}", data_dir)
+            sums.update(f"{found}  {name}\n".encode())
+        if sums.hexdigest() != remote.sha256:
+            raise _changed(relative, data_dir)
+        target = list(folders(data_dir))[-1] / relative
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.rmtree(target, ignore_errors=True)  # it lacked a file
+        os.replace(body, target)
+    return target
+
+
+@contextmanager
+def _incoming(relative: str, data_dir: Path | None) -> Iterator[Path]:
+    """Give a folder for what is not whole yet, beside the final place; it does not stay."""
+    home = list(folders(data_dir))[-1]
+    try:
+        home.mkdir(parents=True, exist_ok=True)
+        temporary = Path(tempfile.mkdtemp(dir=home, prefix=".incoming-"))
+    except OSError as error:
+        reason = f" (it cannot be downloaded: {error.strerror})"
+        raise _missing(relative, data_dir, reason) from error
+    try:
+        yield temporary
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
+def _download(url: str, path: Path, limit: int, relative: str, data_dir: Path | None) -> str:
+    """Write what an address gives into a file, never more than the limit; return its SHA-256."""
+    digest, left = hashlib.sha256(), limit
+    try:
+        with (
+            urllib.request.urlopen(url, timeout=TIMEOUT) as answer,
+            path.open("wb") as stream,
+            progress(limit, f"downloading {relative}") as advance,
+        ):
+            while chunk := answer.read(min(CHUNK, left + 1)):
+                left -= len(chunk)
+                if left < 0:
+                    raise _changed(relative, data_dir)
+                stream.write(chunk)
+                digest.update(chunk)
+                advance("", len(chunk))
+            stream.flush()
+            os.fsync(stream.fileno())
+    except (urllib.error.URLError, OSError, ValueError) as error:
+        if isinstance(error, UsageError):
+            raise
+        reason = getattr(error, "reason", None) or error
+        raise _missing(relative, data_dir, f" (downloading {url} failed: {reason})") from error
+    return digest.hexdigest()
+
+
+def _missing(relative: str, data_dir: Path | None, reason: str) -> UsageError:
+    places = ", ".join(map(str, folders(data_dir)))
+    return UsageError(
+        f"data: {relative} must be in a data folder; found in none of {places}{reason}. "
+        "Put it there, or name its folder in PRINCIPIA_DATA."
+    )
+
+
+def _changed(relative: str, data_dir: Path | None) -> UsageError:
+    place = list(folders(data_dir))[-1]
+    return UsageError(
+        f"data: the download of {relative} must have its known size and SHA-256; it does not. "
+        f"Nothing was kept; put the right file into {place}."
     )

@@ -1,1 +1,11 @@
-"""Training: what a run needs to be stopped at any instant and to go on as if it never was."""
+"""Training: one loop, what it minimizes, the parts that it takes, and checkpoints."""
+
+from principia.lab.training.fit import Diverged, Trained, fit
+from principia.lab.training.metrics import accuracy, evaluate, rmse
+from principia.lab.training.objectives import Objective, Reconstruction, Supervised
+from principia.lab.training.parts import EMA, SWA, ClipNorm, EarlyStopping, OneCycle, Part, Schedule
+
+__all__ = [
+    "EMA", "SWA", "ClipNorm", "Diverged", "EarlyStopping", "Objective", "OneCycle", "Part",
+    "Reconstruction", "Schedule", "Supervised", "Trained", "accuracy", "evaluate", "fit", "rmse",
+]

@@ -39,7 +39,7 @@ PLAIN = (bool, int, str, type(None))
 
 @checked
 def save(
-    folder: Path, step: Natural, state: Any, *, keep: Annotated[int, Range(2, 1000)] = 2
+    folder: Path, step: Natural, state: Any, *, keep: Annotated[int, Range(1, 1000)] = 2
 ) -> Path:
     """Write the state of a step as the newest checkpoint, then remove all but the last `keep`.
 
@@ -47,7 +47,7 @@ def save(
         folder: Where the checkpoints of the run are; it is made if it is not there.
         step: Number of the step, which orders checkpoints.
         state: Nested dicts, lists, tuples, tensors and plain values.
-        keep: How many checkpoints to leave; one alone could be lost while it is replaced.
+        keep: How many checkpoints to leave; two, so that one is whole if the disk tears the other.
 
     Example:
         >>> folder = Path(tempfile.mkdtemp())

@@ -1,0 +1,93 @@
+"""`ledger`: what was published, beside what we measured."""
+
+import json as plain
+import sys
+from pathlib import Path
+
+from principia.lab.cli.terminal import counted, fancy, progress, record, say
+from principia.lab.cli.train import RUNS
+from principia.lab.domains import Jobs, Seeds
+from principia.lab.environment import cores
+
+__all__ = ["ledger"]
+
+
+def ledger(
+    keys: tuple[str, ...] = (),
+    *,
+    update: bool = False,
+    seeds: Seeds = 1,
+    runs_dir: str = RUNS,
+    data_dir: str | None = None,
+    threads: Jobs | None = None,
+    file: str | None = None,
+    json_: bool = False,
+) -> int:
+    """Show every experiment with its published figure and ours; measure again with --update.
+
+    Exit code 0 if every figure shown is reached, 1 if not.
+
+    Args:
+        keys: Chapters, pages, or single experiments as page:experiment; all of them by default.
+        update: Run the experiments at full budget, and write what they give into the ledger.
+        seeds: How many seeds to measure, 0 and up.
+        runs_dir: Folder of the run folders.
+        data_dir: Folder with the data sets; searched before PRINCIPIA_DATA.
+        threads: Threads to compute with; by default one a core.
+        file: The ledger's file; by default the one that comes with Principia.
+        json_: Print the rows as JSON.
+    """
+    from principia.lab import ledger as book
+
+    path = Path(file) if file else book.FILE
+    chosen = book.experiments(keys)
+    if update:
+        for one in chosen:
+            say(f"Measuring {one.key} on {counted(seeds, 'seed')}.", style="bold")
+            row = book.measure(
+                one, range(seeds), Path(runs_dir), threads or cores(), say, progress, data_dir
+            )
+            book.update(one.key, row, path)
+    rows = book.read(path)
+    verdicts = {one.key: book.verdict(one, rows.get(one.key)) for one in chosen}
+    if json_:
+        shown = {key: {**rows.get(key, {}), "verdict": found} for key, found in verdicts.items()}
+        sys.stdout.write(plain.dumps(shown, indent=1) + "\n")
+    else:
+        for one in chosen:
+            record(one.key, _fields(one, rows.get(one.key), verdicts[one.key]))
+        reached = list(verdicts.values()).count("reached")
+        if fancy():
+            say(f"{reached} of {len(chosen)} published figures are reached.", style="bold")
+    return 0 if all(found == "reached" for found in verdicts.values()) else 1
+
+
+def _fields(experiment: object, row: dict | None, verdict: str) -> dict[str, str]:
+    from principia.lab import ledger as book
+    from principia.lab.experiments import Experiment
+
+    assert isinstance(experiment, Experiment)  # noqa: S101
+    goals = experiment.reaches
+    fields = {
+        "published": experiment.source,
+        "goal": "; ".join(f"{name.replace('_', ' ')} {goal.goal}" for name, goal in goals.items()),
+        "verdict": verdict,
+    }
+    if row is None:
+        return fields
+    ours = [
+        f"{name.replace('_', ' ')} {book.spread(row['metrics'][name])}"
+        for name in goals
+        if name in row["metrics"]
+    ]
+    where = row["environment"]
+    weights = [one[:12] for one in row["weights"] if one]
+    return {
+        **fields,
+        "ours": "; ".join(ours),
+        "seeds": ", ".join(map(str, row["seeds"])),
+        "command": row["command"],
+        "measured": f"{row['measured']}, {where['platform']}, torch {where['torch']}, "
+        f"{counted(where['threads'], 'thread')}",
+        "weights": ", ".join(weights) or "none kept",
+    }

@@ -1,0 +1,282 @@
+"""`run`, `runs`, `report`, `predict`, `export`: everything about runs and what they trained."""
+
+import csv
+import io
+import sys
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from principia.lab import catalog
+from principia.lab.cli.measure import pair
+from principia.lab.cli.terminal import progress, say, table
+from principia.lab.domains import NonNegative, Range, SeedNumber
+from principia.lab.environment import cores
+from principia.lab.errors import UsageError, refuse, shown, suggestion
+from principia.lab.storage import need_writable, write_bytes, write_text
+
+__all__ = ["export", "predict", "report", "run", "runs"]
+
+RUNS = "runs"  # the folder of runs, in the folder where one is
+
+
+def run(
+    key: str = "",
+    *,
+    budget: Literal["quick", "full"] = "quick",
+    seed: SeedNumber = 0,
+    set_: tuple[str, ...] = (),
+    data: str | None = None,
+    target: str | None = None,
+    drop: tuple[str, ...] = (),
+    resume: str | None = None,
+    runs_dir: str = RUNS,
+    data_dir: str | None = None,
+    device: str = "cpu",
+    threads: Annotated[int, Range(1, 1024)] | None = None,
+    save_every: NonNegative = 30.0,
+) -> int:
+    """Run an experiment, or train a page's model on your own data; all of it goes to a run folder.
+
+    Exit code 0 if every goal is reached, 1 if not, 2 for wrong use. A run that was interrupted goes
+    on with --resume, and ends as if nothing had happened.
+
+    Args:
+        key: Key of a page, or page:experiment.
+        budget: quick runs on embedded data in seconds; full must reach the published figure.
+        seed: Seed of everything random.
+        set_: Turn a knob, as knob=value; may be repeated.
+        data: Your own table (.csv, .tsv, .npz, .parquet), or an embedded one such as iris.
+        target: Column of your table to predict.
+        drop: Column of your table to leave out; may be repeated.
+        resume: Go on with an interrupted run: its name, or last.
+        runs_dir: Folder of the run folders.
+        data_dir: Folder with the data sets; searched before PRINCIPIA_DATA.
+        device: Where to compute, as torch names it: cpu, cuda, mps.
+        threads: Threads to compute with; by default one a core.
+        save_every: Seconds between two checkpoints.
+    """
+    from principia.lab.runs import create, discard_if_empty, execute, find_run
+
+    if resume is not None:
+        if key:
+            raise UsageError("run: --resume needs no KEY; the run folder says what it was.")
+        folder = find_run(Path(runs_dir), resume, "run")
+        if (result := folder.result) is not None:
+            say(f"{folder.name} has ended already. Its report: {folder.path / 'report.html'}")
+            return 0 if result["reached"] else 1
+    else:
+        asked = _asked(
+            key, budget, seed, set_, data, target, drop, data_dir, device, threads or cores()
+        )
+        folder = create(Path(runs_dir), asked)
+    try:
+        outcome = execute(folder, say=say, watch=progress, save_every=save_every)
+    except KeyboardInterrupt:
+        sys.stderr.write(f"run: interrupted. Go on with: {_again(folder.name, runs_dir)}\n")
+        return 130
+    except UsageError:
+        if resume is None:
+            discard_if_empty(folder)
+        raise
+    say(f"Report: {folder.path / 'report.html'}")
+    for sentence in outcome.missed:
+        say(f"NOT REACHED: {sentence}", style="bold red")
+    if outcome.reached:
+        what = f"its {budget} goals" if outcome.experiment else "more than a guess"
+        say(f"{folder.asked.key} reaches {what}.", style="bold green")
+    return 0 if outcome.reached else 1
+
+
+def _again(name: str, runs_dir: str) -> str:
+    where = "" if runs_dir == RUNS else f" --runs-dir {runs_dir}"
+    return f"principia run --resume {name}{where}"
+
+
+def _asked(
+    key: str, budget: Any, seed: int, pairs: tuple[str, ...], data: str | None,
+    target: str | None, drop: tuple[str, ...], data_dir: str | None, device: str, threads: int,
+) -> Any:
+    """Check everything that was asked, before anything is written."""
+    from principia.lab.knobs import settings
+    from principia.lab.runs import Asked
+
+    place, _, name = key.partition(":")
+    page = catalog.page(place, "run")
+    if data_dir is not None and not Path(data_dir).is_dir():
+        raise UsageError(f"run: folder {shown(data_dir)} does not exist. Name the data folder.")
+    _check_device(device)
+    texts = dict(pair("run", one) for one in pairs)
+    where = str(Path(data_dir).resolve()) if data_dir else None
+    if data is not None:
+        if name:
+            raise UsageError(f"run: --data needs a page; got the experiment {key}. Use {place}.")
+        own, knobs = _own_data(page, data, target, drop, texts, seed)
+        return Asked(page.key, "", budget, seed, knobs, own, where, device, threads)
+    if target is not None or drop:
+        raise UsageError("run: --target and --drop need --data. Name your table with it.")
+    names = page.experiment_names
+    if not names:
+        raise UsageError(f"run: {page.key} has no experiment. See principia ls.")
+    if name and name not in names:
+        raise refuse("run", "KEY", f"an experiment of {page.key}", name, suggestion(name, names))
+    experiment = page.experiments()[name or names[0]]
+    knobs = settings(experiment.key, experiment.knobs, texts)
+    return Asked(page.key, experiment.name, budget, seed, knobs, None, where, device, threads)
+
+
+def _check_device(device: str) -> None:
+    import torch
+
+    try:
+        torch.zeros(1, device=device)
+    except (RuntimeError, AssertionError, NotImplementedError) as error:
+        reason = str(error).splitlines()[0]
+        raise refuse("run", "--device", "a device of this machine", device, reason) from None
+
+
+def _own_data(
+    page: catalog.Page, data: str, target: str | None, drop: tuple[str, ...], texts: Any, seed: int
+) -> tuple[Any, dict[str, Any]]:
+    """Read the table once now, so that whatever is wrong with it is said before the run begins."""
+    from principia.lab.data.own import default_target, load
+    from principia.lab.data.schema import examples
+    from principia.lab.knobs import settings
+    from principia.lab.learners import knobs_for, learner_of
+    from principia.lab.runs import OwnData
+    from principia.lab.seeds import Seed
+
+    cells, sha256 = load(data)
+    target = target or default_target(data)
+    if target is None:
+        raise UsageError(
+            f"run: --data {data} needs --target COLUMN. Its columns are {', '.join(cells)}."
+        )
+    ready = examples(cells, target, seed=Seed(seed), drop=drop)
+    knobs = settings(page.key, knobs_for(learner_of(page, ready.schema)), texts)
+    source = data if sha256 == data else str(Path(data).resolve())
+    return OwnData(source, target, drop, sha256), knobs
+
+
+def runs(*, runs_dir: str = RUNS) -> int:
+    """List the runs of a folder: what they were, and how they ended.
+
+    Args:
+        runs_dir: Folder of the run folders.
+    """
+    from principia.lab.runs import list_runs
+
+    rows = []
+    for one in list_runs(Path(runs_dir)):
+        result = one.result or {}
+        goals = result.get("goals", {})
+        numbers = [
+            f"{name.replace('_', ' ')} {value:.4g}"
+            for name, value in result.get("metrics", {}).items()
+            if name in goals and isinstance(value, float)
+        ]
+        asked = one.asked
+        what = f"{asked.key} on {Path(asked.data.source).name}" if asked.data else asked.key
+        began = str(one.config["began"])[:16].replace("T", " ")
+        rows.append((one.name, one.status, what, asked.budget, ", ".join(numbers), began))
+    if rows:
+        table(("run", "status", "what", "budget", "numbers", "began (UTC)"), rows)
+    else:
+        say(f"There are no runs in {runs_dir}. Try principia run networks/mlp.")
+    return 0
+
+
+def report(run: str, *, runs_dir: str = RUNS) -> int:
+    """Write the report of a run again, from what its folder holds.
+
+    Args:
+        run: Name of a run, or last.
+        runs_dir: Folder of the run folders.
+    """
+    from principia.lab.report import run_report
+    from principia.lab.runs import REPORT, find_run
+
+    folder = find_run(Path(runs_dir), run, "report")
+    path = folder.path / REPORT
+    need_writable("report", path)
+    write_text(path, run_report(folder))
+    say(f"Report: {path}")
+    return 0
+
+
+def predict(
+    run: str, *, data: str, out: str | None = None, runs_dir: str = RUNS
+) -> int:
+    """Predict the rows of a table with the model of a run that learned from a table.
+
+    Args:
+        run: Name of a run, or last.
+        data: Table with the columns that the model learned from.
+        out: CSV file for the table with its predictions; without it they are printed.
+        runs_dir: Folder of the run folders.
+    """
+    from principia.lab.data.own import load
+    from principia.lab.data.schema import Schema
+    from principia.lab.learners import predictions
+    from principia.lab.models import load_model
+    from principia.lab.runs import MODEL, find_run
+
+    folder = find_run(Path(runs_dir), run, "predict")
+    if out is not None:
+        need_writable("predict", Path(out))
+    model, described = load_model(folder.path / MODEL)
+    if "schema" not in described:
+        raise UsageError(
+            f"predict: {folder.name} learned from its own data set, not from a table. "
+            f"Train with principia run {folder.asked.page} --data mine.csv --target y."
+        )
+    schema = Schema.from_json(described["schema"])
+    cells, _ = load(data)
+    found = predictions(model, schema, schema.encode(cells)).tolist()
+    if schema.task == "classification":
+        found = [schema.target.values[place] for place in found]
+    named = f"predicted_{schema.target.name}"
+    stream = io.StringIO()
+    writer = csv.writer(stream, lineterminator="\n")
+    if out is None:
+        writer.writerows([(named,), *((_cell(one),) for one in found)])
+        sys.stdout.write(stream.getvalue())
+        return 0
+    columns = [*cells.values(), found]
+    writer.writerow([*cells, named])
+    writer.writerows([_cell(one) for one in row] for row in zip(*columns, strict=True))
+    write_text(Path(out), stream.getvalue())
+    say(f"{len(found)} predictions: {out}")
+    return 0
+
+
+def _cell(value: Any) -> Any:
+    """Write whole numbers without a point: classes come back as they were given."""
+    whole = isinstance(value, float) and value.is_integer() and abs(value) < 1e15
+    return int(value) if whole else value
+
+
+def export(
+    run: str, *, to: Literal["onnx", "safetensors"], out: str | None = None, runs_dir: str = RUNS
+) -> int:
+    """Write the model of a run for other programs.
+
+    Args:
+        run: Name of a run, or last.
+        to: onnx takes a batch (N, inputs) and gives outputs; safetensors holds the weights alone.
+        out: File to write; by default the run's name with the format's ending.
+        runs_dir: Folder of the run folders.
+    """
+    from principia.lab.exporting import onnx_bytes
+    from principia.lab.models import WEIGHTS, load_model
+    from principia.lab.runs import MODEL, find_run
+
+    folder = find_run(Path(runs_dir), run, "export")
+    path = Path(out or f"{folder.name}.{to}")
+    need_writable("export", path)
+    model, _ = load_model(folder.path / MODEL)
+    if to == "onnx":
+        write_bytes(path, onnx_bytes(model))
+    else:
+        write_bytes(path, (folder.path / MODEL / WEIGHTS).read_bytes())
+    say(f"Exported: {path}")
+    return 0

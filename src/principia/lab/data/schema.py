@@ -1,0 +1,179 @@
+r"""How a table becomes numbers: which columns are features, what is predicted, on which scale.
+
+Numbers are standardized by the training rows, categories become one column of 0 and 1 a value. A
+target of texts, or of few whole numbers, is a class; any other target is a number to regress on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Literal, final
+
+import numpy as np
+import torch
+from sklearn.model_selection import train_test_split
+from torch import Tensor
+
+from principia.lab.data.table import Table, column
+from principia.lab.errors import UsageError, refuse
+from principia.lab.seeds import Seed
+
+__all__ = ["Column", "Examples", "Schema", "examples"]
+
+Task = Literal["classification", "regression"]
+MOST_CATEGORIES = 100  # of a column of texts; more look like names
+MOST_CLASSES = 20  # of whole numbers that are taken for classes
+
+
+@final
+@dataclass(frozen=True)
+class Column:
+    """A column: its name, and its values if they are categories, or its scale if numbers."""
+
+    name: str
+    values: tuple[Any, ...] = ()
+    mean: float = 0.0
+    scale: float = 1.0
+
+    @property
+    def width(self) -> int:
+        """How many inputs of a model it becomes."""
+        return len(self.values) or 1
+
+    def encode(self, cells: np.ndarray) -> np.ndarray:
+        """Turn cells (N,) into inputs (N, width)."""
+        if not self.values:
+            if cells.dtype.kind != "f":
+                raise refuse("data", f"column {self.name!r}", "numbers", str(cells[0]))
+            return (cells[:, None] - self.mean) / self.scale
+        return np.eye(len(self.values))[self.places(cells)]
+
+    def places(self, cells: np.ndarray) -> np.ndarray:
+        """Turn cells into the places of their values; one that is not known is refused."""
+        known = {value: place for place, value in enumerate(self.values)}
+        listed = cells.tolist()
+        for row, cell in enumerate(listed):
+            if cell not in known:
+                raise UsageError(
+                    f"data: row {row + 1}, column {self.name!r} must be one of the values of the "
+                    f"training data; got {cell!r}."
+                )
+        return np.asarray([known[cell] for cell in listed])
+
+
+@final
+@dataclass(frozen=True)
+class Schema:
+    """What a model of a table takes and gives."""
+
+    features: tuple[Column, ...]
+    target: Column
+    task: Task
+
+    @property
+    def inputs(self) -> int:
+        """How many numbers a model takes."""
+        return sum(one.width for one in self.features)
+
+    @property
+    def outputs(self) -> int:
+        """How many numbers a model gives: one a class, or one."""
+        return self.target.width
+
+    def encode(self, table: Table) -> Tensor:
+        """Turn the features of a table into the inputs of a model (N, inputs)."""
+        parts = [one.encode(column(table, one.name, "predict")) for one in self.features]
+        return torch.tensor(np.concatenate(parts, 1), dtype=torch.float32)
+
+    def to_json(self) -> dict[str, Any]:
+        """Give the schema as plain data."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, plain: Mapping[str, Any]) -> Schema:
+        """Take the schema back from plain data."""
+        features, target = (
+            [Column(**{**one, "values": tuple(one["values"])}) for one in columns]
+            for columns in (plain["features"], [plain["target"]])
+        )
+        return cls(tuple(features), target[0], plain["task"])
+
+
+@final
+@dataclass(frozen=True)
+class Examples:
+    """A table ready to learn from: inputs and targets of the training rows and of the test rows.
+
+    Targets are the places of classes, or numbers in the units of the table.
+    """
+
+    schema: Schema
+    x: Tensor
+    y: Tensor
+    x_test: Tensor
+    y_test: Tensor
+
+
+def examples(
+    table: Table, target: str, *, seed: Seed, drop: Sequence[str] = (), test_share: float = 0.2
+) -> Examples:
+    """Split a table into training and test rows, and learn its schema from the training rows.
+
+    Example:
+        >>> from principia.lab.data.embedded import embedded_table
+        >>> ready = examples(*embedded_table("iris"), seed=Seed(0))
+        >>> ready.x.shape, ready.schema.task, ready.schema.outputs
+        (torch.Size([120, 4]), 'classification', 3)
+    """
+    for name in drop:
+        column(table, name, "data")
+    names = [name for name in table if name != target and name not in drop]
+    cells = column(table, target, "data")
+    if not names:
+        raise UsageError("data: the table must have a column beside the target; it has none.")
+    classes = _classes(cells)
+    counts = np.unique(cells, return_counts=True)[1] if classes else np.array([2])
+    rows = np.arange(len(cells))
+    if len(rows) < 10:
+        raise refuse("data", "the table", "at least 10 rows", len(rows))
+    share = {"test_size": test_share, "random_state": int(seed.child("split"))}
+    stratify = cells if counts.min() >= 2 and len(counts) <= test_share * len(rows) else None
+    train, test = train_test_split(rows, stratify=stratify if classes else None, **share)
+    known = {name: _feature(name, table[name], train) for name in names}
+    constant = [name for name, one in known.items() if one.scale == 0 or len(one.values) == 1]
+    if len(constant) == len(names):
+        raise UsageError("data: at least one feature must vary; all of them are constant.")
+    features = tuple(one for name, one in known.items() if name not in constant)
+    task: Task = "classification" if classes else "regression"
+    predicted = Column(target, classes) if classes else _feature(target, cells, train)
+    schema = Schema(features, predicted, task)
+    x = schema.encode(table)
+    y = torch.tensor(schema.target.places(cells) if classes else cells)
+    y = y if classes else y.float()
+    return Examples(schema, x[train], y[train], x[test], y[test])
+
+
+def _classes(cells: np.ndarray) -> tuple[Any, ...]:
+    """Name the classes of a target; none if it is a number to regress on."""
+    values = np.unique(cells)
+    if len(values) == 1:
+        raise refuse("data", "the target", "a column that varies", values[0].item())
+    if cells.dtype.kind != "f":
+        if len(values) > min(MOST_CATEGORIES, len(cells) / 2):
+            raise refuse("data", "the target", "numbers, or few classes", f"{len(values)} texts")
+        return tuple(values.tolist())
+    whole = bool((values == values.round()).all()) and len(values) <= MOST_CLASSES
+    return tuple(values.tolist()) if whole and len(values) <= len(cells) / 5 else ()
+
+
+def _feature(name: str, cells: np.ndarray, train: np.ndarray) -> Column:
+    if cells.dtype.kind == "f":
+        return Column(name, (), float(cells[train].mean()), float(cells[train].std()))
+    values = np.unique(cells)  # of all rows: a category must not be new in the test rows
+    if len(values) > MOST_CATEGORIES:
+        raise UsageError(
+            f"data: column {name!r} must have at most {MOST_CATEGORIES} different texts; got "
+            f"{len(values)}. If it only names the rows, leave it out with --drop {name}."
+        )
+    return Column(name, tuple(values.tolist()))

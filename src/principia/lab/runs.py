@@ -1,0 +1,369 @@
+r"""Run folders: everything about one run, so that it can be resumed, reported and used.
+
+`config.json` says what was asked (page, experiment, knobs, seed, data) and on what it depends
+(versions, threads, a hash of the code); it names nothing that could be executed. `metrics.jsonl`
+has a line an epoch, `checkpoints/` the state of each training, `figures/` Plotly's own format,
+`model/` the trained model, `result.json` the outcome and `report.html` all of it to look at.
+Nothing that depends on the clock is in there but the time at which the run began.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import fcntl
+import hashlib
+import json
+import re
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import asdict, dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any, final
+
+import principia
+from principia.lab import catalog
+from principia.lab.environment import environment, use_threads
+from principia.lab.errors import UsageError, refuse, shown
+from principia.lab.experiments import CHECKPOINTS, FIGURES, METRICS, Advance, Outcome, Run
+from principia.lab.seeds import Seed
+from principia.lab.storage import write_text
+
+__all__ = [
+    "Asked", "OwnData", "RunFolder", "create", "discard_if_empty", "execute", "find_run",
+    "list_runs",
+]
+
+CONFIG, RESULT, REPORT, MODEL, LOCK = "config.json", "result.json", "report.html", "model", ".lock"
+FORMAT = 1
+
+
+@final
+@dataclass(frozen=True)
+class OwnData:
+    """The user's table: a file or the name of an embedded one, its target, and columns left out."""
+
+    source: str
+    target: str
+    drop: tuple[str, ...] = ()
+    sha256: str = ""
+
+
+@final
+@dataclass(frozen=True)
+class Asked:
+    """What a run was asked to do, in plain values."""
+
+    page: str
+    experiment: str  # empty with own data
+    budget: Any = "quick"
+    seed: int = 0
+    knobs: Mapping[str, Any] = field(default_factory=dict)
+    data: OwnData | None = None
+    data_dir: str | None = None
+    device: str = "cpu"
+    threads: int = 1
+
+    @property
+    def key(self) -> str:
+        """Page and experiment."""
+        return f"{self.page}:{self.experiment}" if self.experiment else self.page
+
+
+@final
+@dataclass(frozen=True)
+class RunFolder:
+    """A run on disk."""
+
+    path: Path
+
+    @property
+    def name(self) -> str:
+        """The name of the folder."""
+        return self.path.name
+
+    @cached_property
+    def config(self) -> dict[str, Any]:
+        """What the run was asked, and on what it depends."""
+        return _read_json(self.path / CONFIG)
+
+    @cached_property
+    def asked(self) -> Asked:
+        """What the run was asked."""
+        try:
+            plain = dict(self.config["asked"])
+            own = plain.pop("data")
+            data = OwnData(**{**own, "drop": tuple(own["drop"])}) if own else None
+            return Asked(**plain, data=data)
+        except (LookupError, TypeError) as error:
+            raise UsageError(f"run: {CONFIG} of {self.name} does not have its form.") from error
+
+    @property
+    def result(self) -> dict[str, Any] | None:
+        """The outcome as plain data, if the run has ended."""
+        return _read_json(self.path / RESULT) if (self.path / RESULT).is_file() else None
+
+    @property
+    def status(self) -> str:
+        """Whether it reached its goals, missed them, runs now, or was interrupted."""
+        if (result := self.result) is not None:
+            return "reached" if result["reached"] else "missed"
+        try:
+            with _locked(self.path):
+                return "interrupted"
+        except UsageError:
+            return "running"
+        except OSError:  # somebody else's folder, which cannot be locked
+            return "unfinished"
+
+    def curves(self) -> dict[str, list[dict[str, float]]]:
+        """Read the numbers of every epoch of every training."""
+        found: dict[str, list[dict[str, float]]] = {}
+        if (self.path / METRICS).is_file():
+            for line in (self.path / METRICS).read_text(encoding="utf-8").splitlines():
+                row = json.loads(line)
+                found.setdefault(row.pop("training"), []).append(row)
+        return found
+
+    def figures(self) -> dict[str, Any]:
+        """Read the figures by name."""
+        import plotly.io
+
+        order = (self.result or {}).get("figures") or [
+            path.stem for path in sorted((self.path / FIGURES).glob("*.json"))
+        ]
+        return {
+            name: plotly.io.from_json((self.path / FIGURES / f"{name}.json").read_text("utf-8"))
+            for name in order
+        }
+
+
+def create(runs_dir: Path, asked: Asked) -> RunFolder:
+    """Make a new run folder with its configuration."""
+    stem = re.sub(r"\W+", "-", asked.key)
+    try:
+        runs_dir.mkdir(parents=True, exist_ok=True)
+        path = _new_folder(runs_dir, stem)
+    except OSError as error:
+        reason = error.strerror or error
+        raise UsageError(
+            f"run: {runs_dir} cannot be written: {reason}. Name another with --runs-dir."
+        ) from error
+    config = {
+        "format": FORMAT,
+        "asked": asdict(asked),
+        "command": shlex.join(["principia", *sys.argv[1:]]),
+        "began": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
+        "environment": environment(asked.threads),
+        "code": _code_hash(asked.page),
+        "git": _revision(),
+    }
+    write_text(path / CONFIG, json.dumps(config, indent=1) + "\n")
+    return RunFolder(path)
+
+
+def discard_if_empty(folder: RunFolder) -> None:
+    """Remove a run folder in which nothing was trained; one without its folder of runs goes too."""
+    if not (folder.path / CHECKPOINTS).exists() and folder.result is None:
+        shutil.rmtree(folder.path)
+        with contextlib.suppress(OSError):  # other runs are in there
+            folder.path.parent.rmdir()
+
+
+def _new_folder(runs_dir: Path, stem: str) -> Path:
+    taken = [one.name for one in runs_dir.glob(f"{stem}-*")]
+    numbers = [int(tail) for name in taken if (tail := name.rpartition("-")[2]).isdigit()]
+    number = max(numbers, default=0) + 1
+    while True:
+        path = runs_dir / f"{stem}-{number}"
+        try:
+            path.mkdir()
+            return path
+        except FileExistsError:  # somebody else was faster
+            number += 1
+
+
+def list_runs(runs_dir: Path) -> list[RunFolder]:
+    """List the runs of a folder, oldest first."""
+    found = [RunFolder(one.parent) for one in runs_dir.glob(f"*/{CONFIG}")]
+    return sorted(found, key=lambda one: (str(one.config.get("began")), one.name))
+
+
+def find_run(runs_dir: Path, name: str, owner: str) -> RunFolder:
+    """Find a run by its name, by its path, or as `last`."""
+    known = list_runs(runs_dir)
+    if name == "last" and known:
+        return known[-1]
+    for one in (runs_dir / name, Path(name)):
+        if (one / CONFIG).is_file():
+            return RunFolder(one)
+    names = ", ".join(one.name for one in known[-5:]) or "none yet"
+    raise UsageError(
+        f"{owner}: RUN must be the name of a run in {runs_dir}, or last; got {shown(name)}. "
+        f"There is {names}."
+    )
+
+
+Watch = Callable[[int, str], AbstractContextManager[Advance]]
+
+
+def execute(
+    folder: RunFolder, *, say: Callable[[str], None], watch: Watch, save_every: float = 30.0
+) -> Outcome:
+    """Run what the folder's configuration asks, from its last checkpoints, and write the rest."""
+    from principia.lab.models import save_model
+    from principia.lab.report import run_report
+
+    asked = folder.asked
+    _same_code(folder)
+    with _locked(folder.path), _asking_to_stop() as asked_to_stop:
+        use_threads(asked.threads)
+        (folder.path / METRICS).write_text("", encoding="utf-8")  # trainings log their past again
+        run = Run(
+            Seed(asked.seed), asked.budget, Path(asked.data_dir) if asked.data_dir else None,
+            say, watch, asked.device, folder.path, save_every, asked_to_stop,
+        )
+        outcome, schema = _outcome(run, asked)
+        digest = ""
+        if run.model is not None:
+            extra = {"schema": schema} if schema else {}
+            digest = save_model(folder.path / MODEL, run.model, extra)
+        result = {**outcome.to_json(), "figures": list(run.figures), "weights": digest}
+        write_text(folder.path / RESULT, json.dumps(result, indent=1) + "\n")
+        write_text(folder.path / REPORT, run_report(folder))
+    return outcome
+
+
+def _outcome(run: Run, asked: Asked) -> tuple[Outcome, dict[str, Any] | None]:
+    page = catalog.page(asked.page, "run")
+    if asked.data is None:
+        experiment = page.experiments()[asked.experiment]
+        return experiment(run, **asked.knobs), None
+    from principia.lab.data.own import load
+    from principia.lab.data.schema import examples
+    from principia.lab.learners import learn
+
+    table, sha256 = load(asked.data.source)
+    if sha256 != asked.data.sha256:
+        raise UsageError(f"run: {asked.data.source} has changed since the run began. Start a new.")
+    ready = examples(table, asked.data.target, seed=run.seed, drop=asked.data.drop)
+    goals = learn(run, page, ready, asked.knobs)
+    outcome = Outcome(
+        asked.page, "", asked.budget, asked.seed, asked.knobs, dict(run.metrics), goals,
+        dict(run.figures),
+    )
+    return outcome, ready.schema.to_json()
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    """Let one process at a time work in a run folder; the lock ends with the process."""
+    with (path / LOCK).open("w") as stream:
+        try:
+            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            raise UsageError(f"run: {path.name} is running in another process.") from error
+        yield
+
+
+@contextmanager
+def _asking_to_stop() -> Iterator[Callable[[], bool]]:
+    """Turn the first Ctrl-C or SIGTERM into a question that the loop answers after its step."""
+    asked: list[int] = []
+    before = {}
+
+    def ask(number: int, frame: Any) -> None:
+        if asked:
+            raise KeyboardInterrupt  # the second time it is meant at once
+        asked.append(number)
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        with contextlib.suppress(ValueError):  # only the main thread may
+            before[number] = signal.signal(number, ask)
+    try:
+        yield lambda: bool(asked)
+        if asked:
+            raise KeyboardInterrupt
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _same_code(folder: RunFolder) -> None:
+    """Refuse to go on with other code than the run began with: it could not be the same run."""
+    config = folder.config
+    if config.get("format") != FORMAT:
+        raise refuse("run", f"format of {folder.name}", str(FORMAT), config.get("format"))
+    if config["code"] != _code_hash(folder.asked.page):
+        raise UsageError(
+            f"run: {folder.name} must be resumed with the code that it began with; "
+            f"{folder.asked.page} or what it uses has changed since. Start a new run."
+        )
+    now = environment(folder.asked.threads)
+    for name, version in config["environment"].items():
+        if now.get(name) != version:
+            raise UsageError(
+                f"run: {folder.name} must be resumed with {name} {version}; this is "
+                f"{now.get(name)}. Start a new run."
+            )
+
+
+def _code_hash(key: str) -> str:
+    """Hash the source of a page and of everything of Principia that it uses."""
+    import principia.lab.learners
+    import principia.lab.training
+
+    catalog.page(key, "run").load()
+    home = Path(principia.__file__).parent
+    digest = hashlib.sha256()
+    for name in sorted(_used(key.replace("/", "."))):
+        module = sys.modules[name]
+        if module.__file__:
+            digest.update(f"{name}\n".encode())
+            digest.update(Path(module.__file__).read_bytes())
+    digest.update(str(home.name).encode())
+    return digest.hexdigest()
+
+
+def _used(place: str) -> set[str]:
+    """Name the modules that a page uses, directly or not, beside the training itself."""
+    todo = [f"principia.{place}", "principia.lab.training.fit", "principia.lab.learners"]
+    found: set[str] = set()
+    while todo:
+        name = todo.pop()
+        module = sys.modules.get(name)
+        if module is None or name in found:
+            continue
+        found.add(name)
+        homes = {getattr(one, "__module__", None) for one in vars(module).values()}
+        homes |= {getattr(one, "__name__", None) for one in vars(module).values()}
+        todo += [one for one in homes if isinstance(one, str) and one.startswith("principia.")]
+    return found
+
+
+def _revision() -> str:
+    """Give the git revision of the source, if it is a clone."""
+    home = Path(principia.__file__).parent
+    try:
+        done = subprocess.run(
+            ["git", "-C", str(home), "rev-parse", "HEAD"], capture_output=True, text=True, timeout=5
+        )
+    except (OSError, subprocess.SubprocessError):
+        return ""
+    return done.stdout.strip() if done.returncode == 0 else ""
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    try:
+        found = json.loads(path.read_bytes())
+    except (OSError, ValueError) as error:
+        raise UsageError(f"run: {path} cannot be read: {error}.") from error
+    if not isinstance(found, dict):
+        raise UsageError(f"run: {path} must hold an object; it does not.")
+    return found

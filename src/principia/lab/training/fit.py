@@ -1,0 +1,475 @@
+r"""One loop that trains everything, and that can be killed at any instant and resumed exactly.
+
+All randomness comes from the seed: each epoch takes the data in the order of a permutation of its
+own, objectives and parts get one generator, and layers such as dropout draw from a fork of torch's
+global generator. The state of a training is the model, the optimizers, the parts, both generators
+and the position in the data; saved and loaded, the rest of the training is the same to the bit.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import math
+import time
+import zlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, final
+
+import torch
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from principia.lab.domains import Count
+from principia.lab.errors import Failure, UsageError, refuse
+from principia.lab.experiments import Run
+from principia.lab.knobs import checked
+from principia.lab.seeds import Seed
+from principia.lab.training import checkpoints
+from principia.lab.training.metrics import Metric, outputs_of
+from principia.lab.training.objectives import Objective
+from principia.lab.training.parts import Part
+
+__all__ = ["Diverged", "Trained", "fit"]
+
+Batch = tuple[Tensor, ...]
+REFRESH = 0.1  # seconds between two looks at the progress bar
+
+
+class Diverged(Failure):
+    """The loss was no longer a finite number; the model holds the last finite weights."""
+
+
+@final
+@dataclass(frozen=True)
+class Trained:
+    """What a training leaves: the model, the numbers of every epoch, and why it ended."""
+
+    model: nn.Module
+    history: list[dict[str, float]]
+    steps: int
+    stopped: str
+
+
+@checked
+def fit(
+    model: nn.Module,
+    data: Tensor | Batch,
+    objective: Objective | Mapping[str, Objective],
+    optimizer: Optimizer | Mapping[str, Optimizer],
+    *,
+    epochs: Count | None = None,
+    steps: Count | None = None,
+    batch_size: Count = 64,
+    parts: Sequence[Part] = (),
+    validation: Tensor | Batch | None = None,
+    metrics: Mapping[str, Metric] | None = None,
+    seed: Seed | None = None,
+    run: Run | None = None,
+    name: str = "",
+    device: str | None = None,
+    compile: bool = False,
+) -> Trained:
+    """Train a model on tensors in memory, batch by batch.
+
+    Args:
+        model: What is trained; it is changed in place.
+        data: Tensors with one row a sample; a batch has the same rows of each.
+        objective: Gives the loss of a batch. Several by name take turns on each batch, each with
+            the optimizer of its name.
+        optimizer: Any optimizer of torch, also one that needs to evaluate the loss several times.
+        epochs: How often to go through the data; 10 if steps are not given either.
+        steps: How many batches to take instead.
+        batch_size: Rows of a batch; the last one of an epoch may be smaller.
+        parts: Schedules, clipping, averages, early stopping.
+        validation: Data like `data` that is measured after every epoch.
+        metrics: Numbers of the outputs and targets of the validation data, by name.
+        seed: Where all randomness comes from; the run's seed by default.
+        run: Shows progress, keeps curves, and saves the state so that it can resume.
+        name: Distinguishes the trainings of one run.
+        device: Where to compute; the run's device by default.
+        compile: Let torch compile the model first.
+
+    Example:
+        >>> x = torch.linspace(-1, 1, 64)[:, None]
+        >>> model = nn.Linear(1, 1)
+        >>> from principia.lab.training import Supervised
+        >>> sgd = torch.optim.SGD(model.parameters(), lr=0.5)
+        >>> trained = fit(model, (x, 3 * x), Supervised(nn.functional.mse_loss), sgd)
+        >>> round(model.weight.item(), 3)
+        3.0
+    """
+    run = run or Run()
+    objectives, optimizers = _paired(objective, optimizer)
+    seed = run.seed if seed is None else seed
+    where = torch.device(device or run.device)
+    data = _checked_data("data", data, where)
+    batches = math.ceil(len(data[0]) / batch_size)
+    total = _total(epochs, steps, batches)
+    parts = list(parts)
+    model.to(where)
+    for part in parts:
+        part.begin(model, optimizers, total)
+    held = None if validation is None else _checked_data("validation", validation, where)
+    training = _Training(
+        model, objectives, optimizers, parts, seed.child("steps").torch(), where,
+        torch.compile(model) if compile else model,
+    )
+    folder = run.training_folder(name)
+    if folder is not None:
+        settings = {
+            "batch_size": batch_size, "steps": total, "seed": int(seed), "device": where.type,
+            "data": _sums(data), "validation": _sums(held or ()), "metrics": sorted(metrics or ()),
+        }
+        training.keep_in(folder, settings, run)
+
+    with _own_dice(seed, where), run.watch(total, name or "training") as advance:
+        training.resume(run, name)
+        watched = _Watch(advance, batch_size, training.step)
+        while training.unfinished_of(total):
+            model.train()
+            training.remember_good_weights()
+            order = _permutation(len(data[0]), seed, training.epoch, where).split(batch_size)
+            for rows in order[training.batch : training.batch + total - training.step]:
+                batch = tuple(one.index_select(0, rows) for one in data)
+                training.take(batch)
+                watched.look(training)
+                training.save_if_due()
+            row = training.numbers(held, metrics or {}, seed)
+            run.log(name, row)
+        training.finish()
+    return Trained(model, training.history, training.step, training.stopped)
+
+
+@dataclass
+class _Training:
+    """Everything that changes while a model is trained."""
+
+    model: nn.Module
+    objectives: Mapping[str, Objective]
+    optimizers: Mapping[str, Optimizer]
+    parts: list[Part]
+    rng: torch.Generator
+    device: torch.device
+    forward: Callable[..., Any]
+    epoch: int = 0
+    batch: int = 0
+    step: int = 0
+    sums: dict[str, float] = field(default_factory=dict)
+    rows: int = 0
+    stopped: str = ""
+    history: list[dict[str, float]] = field(default_factory=list)
+    folder: Path | None = None
+    finished: bool = False
+    settings: dict[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.sums = dict.fromkeys(self.objectives, 0.0)
+        self.preparing, self.clipping, self.stepping = (
+            [part for part in self.parts if _overrides(part, hook)]
+            for hook in ("prepare", "before_step", "after_step")
+        )
+        self.searching = {
+            name for name, one in self.optimizers.items()
+            if inspect.signature(one.step).parameters["closure"].default is inspect.Parameter.empty
+        }
+        self.good: tuple[int, dict[str, Tensor]] = (0, {})
+
+    def unfinished_of(self, total: int) -> bool:
+        """Whether steps are left, or an epoch whose numbers were not taken when it was saved."""
+        return not self.stopped and (self.step < total or self.rows > 0)
+
+    def take(self, batch: Batch) -> None:
+        """Take one batch: one step of every optimizer."""
+        for part in self.preparing:
+            batch = part.prepare(batch, self.rng)
+        for name, optimizer in self.optimizers.items():
+            if name in self.searching:  # its step asks for the loss as often as it needs
+                value = optimizer.step(functools.partial(self.loss, name, batch))
+            else:
+                value = self.loss(name, batch)
+                optimizer.step()
+            self.sums[name] += float(value) * len(batch[0])
+        for part in self.stepping:
+            part.after_step(self.model)
+        self.rows += len(batch[0])
+        self.batch += 1
+        self.step += 1
+
+    def loss(self, name: str, batch: Batch) -> float:
+        """Compute a loss and its gradients; stop at one that is not finite."""
+        self.optimizers[name].zero_grad()
+        loss = self.objectives[name](self.forward, batch, self.rng)
+        value = loss.item()
+        if not math.isfinite(value):
+            self.diverged(name, value)
+        if loss.requires_grad:
+            loss.backward()
+        for part in self.clipping:
+            part.before_step(self.model)
+        return value
+
+    def numbers(
+        self, held: Batch | None, metrics: Mapping[str, Metric], seed: Seed
+    ) -> dict[str, float]:
+        """End an epoch: measure the model, ask the parts, and move to the next one."""
+        row: dict[str, float] = {"epoch": self.epoch + 1, "step": self.step}
+        row |= {name: total / self.rows for name, total in self.sums.items()}
+        with ExitStack() as stack:
+            for part in self.parts:
+                stack.enter_context(part.shown(self.model))
+            if held is not None:
+                rng = seed.child(f"validation {self.epoch}").torch()
+                row |= self.validated(held, metrics, rng)
+            reasons = [part.after_epoch(self.model, row) for part in self.parts]
+        self.stopped = "; ".join(filter(None, reasons))
+        self.history.append(row)
+        self.epoch, self.batch, self.rows = self.epoch + 1, 0, 0
+        self.sums = dict.fromkeys(self.objectives, 0.0)
+        return row
+
+    def validated(
+        self, held: Batch, metrics: Mapping[str, Metric], rng: torch.Generator
+    ) -> dict[str, float]:
+        """Measure losses and metrics of the validation data, the model in evaluation mode."""
+        self.model.eval()
+        with torch.no_grad():
+            found = {
+                f"validation_{name}": float(objective(self.model, held, rng))
+                for name, objective in self.objectives.items()
+            }
+            if metrics:
+                outputs = outputs_of(self.model, held[0])
+                found |= {
+                    f"validation_{name}": float(metric(outputs, held[-1]))
+                    for name, metric in metrics.items()
+                }
+        return found
+
+    def remember_good_weights(self) -> None:
+        """Copy the weights, if they are finite, to have them when a step spoils them."""
+        weights = self.model.state_dict()
+        if _finite(weights):
+            self.good = self.epoch + 1, {name: one.clone() for name, one in weights.items()}
+
+    def diverged(self, name: str, value: float) -> None:
+        """Stop with finite weights, and say where it happened."""
+        here = "the step before"
+        if not _finite(self.model.state_dict()) and self.good[1]:
+            self.model.load_state_dict(self.good[1])
+            here = f"the beginning of epoch {self.good[0]}"
+        raise Diverged(
+            f"fit: the {name.replace('_', ' ')} is {value} at step {self.step + 1} (epoch "
+            f"{self.epoch + 1}, batch {self.batch + 1}). The model holds its weights of {here}. "
+            "Lower the learning rate, clip the gradients, or look at the data."
+        )
+
+    def finish(self) -> None:
+        """Give the model its last weights; an average goes first, the best weights over it."""
+        if self.finished:  # it was resumed from its end
+            return
+        for part in sorted(self.parts, key=lambda part: not _overrides(part, "shown")):
+            part.finish(self.model)
+        self.finished = True
+        if self.folder:
+            self.save()
+
+    # How a training outlives its process
+
+    def keep_in(self, folder: Path, settings: dict[str, Any], run: Run) -> None:
+        """Save the state into a folder every so many seconds."""
+        self.folder, self.save_every, self.asked_to_stop = folder, run.save_every, run.asked_to_stop
+        self.settings = {
+            **settings,
+            "model": {
+                name: [str(one.dtype), *one.shape] for name, one in self.model.state_dict().items()
+            },
+            "objectives": {name: _described(one) for name, one in self.objectives.items()},
+            "optimizers": {name: _described(one) for name, one in self.optimizers.items()},
+            "parts": [_described(one) for one in self.parts],
+        }
+        self.saved_at = time.monotonic()
+
+    def save_if_due(self) -> None:
+        """Save, if the last time is long enough ago or the user wants to stop."""
+        if self.folder is None:
+            return
+        stop = self.asked_to_stop()
+        if stop or time.monotonic() - self.saved_at >= self.save_every:
+            self.save()
+        if stop:
+            raise KeyboardInterrupt
+
+    def save(self) -> None:
+        """Write everything that the rest of the training depends on."""
+        assert self.folder is not None  # noqa: S101
+        state = {
+            "settings": self.settings,
+            "finished": self.finished,
+            "epoch": self.epoch, "batch": self.batch, "step": self.step,
+            "sums": self.sums, "rows": self.rows,
+            "stopped": self.stopped, "history": self.history,
+            "model": dict(self.model.state_dict()),
+        }
+        if not self.finished:
+            state |= {
+                "optimizers": {name: one.state_dict() for name, one in self.optimizers.items()},
+                "parts": [part.state_dict() for part in self.parts],
+                "rng": self.rng.get_state(),
+                "dice": _dice(self.device),
+            }
+        # the end comes after a save of the same step, and makes all earlier ones superfluous
+        number = 2 * self.step + self.finished
+        checkpoints.save(self.folder, number, state, keep=1 if self.finished else 2)
+        self.saved_at = time.monotonic()
+
+    def resume(self, run: Run, name: str) -> None:
+        """Take back the newest saved state, if there is one; refuse one of another training."""
+        found = checkpoints.latest(self.folder) if self.folder else None
+        if found is None:
+            return
+        _, state = found
+        if reason := _difference(state["settings"], self.settings):
+            raise UsageError(
+                f"fit: the saved state of {name or 'the training'} must be of the same training; "
+                f"{reason}. Start a new run."
+            )
+        self.model.load_state_dict(state["model"])
+        self.finished = state["finished"]
+        self.epoch, self.batch, self.step = state["epoch"], state["batch"], state["step"]
+        self.sums, self.rows = state["sums"], state["rows"]
+        self.stopped, self.history = state["stopped"], state["history"]
+        if not self.finished:
+            for key, one in self.optimizers.items():
+                one.load_state_dict(state["optimizers"][key])
+            for part, its in zip(self.parts, state["parts"], strict=True):
+                part.load_state_dict(its)
+            self.rng.set_state(state["rng"])
+            _set_dice(self.device, state["dice"])
+        for row in self.history:
+            run.log(name, row)
+
+
+@dataclass
+class _Watch:
+    """Tells the progress bar how far it is and how fast, a few times a second."""
+
+    advance: Callable[..., None]
+    batch_size: int
+    told: int
+
+    def __post_init__(self) -> None:
+        self.first, self.begun = self.told, time.monotonic()
+        self.looked = self.begun
+        if self.told:
+            self.advance("resumed", self.told)
+
+    def look(self, training: _Training) -> None:
+        now = time.monotonic()
+        if now - self.looked < REFRESH:
+            return
+        speed = (training.step - self.first) * self.batch_size / (now - self.begun)
+        self.advance(f"{speed:,.0f} samples/s", training.step - self.told)
+        self.looked, self.told = now, training.step
+
+
+def _paired(objective: Any, optimizer: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Give objectives and optimizers by name; a single one is called `loss`."""
+    several = isinstance(objective, Mapping), isinstance(optimizer, Mapping)
+    if several == (False, False):
+        return {"loss": objective}, {"loss": optimizer}
+    if several != (True, True) or set(objective) != set(optimizer) or not objective:
+        names = [sorted(one) if isinstance(one, Mapping) else one for one in (optimizer, objective)]
+        raise refuse("fit", "optimizer", f"a mapping with the names {names[1]}", names[0])
+    return dict(objective), {name: optimizer[name] for name in objective}
+
+
+def _checked_data(what: str, data: Tensor | Batch, device: torch.device) -> Batch:
+    tensors = (data,) if isinstance(data, Tensor) else tuple(data)
+    lengths = [len(one) for one in tensors]
+    if not tensors or min(lengths) != max(lengths) or not lengths[0]:
+        raise refuse("fit", what, "tensors with the same number of rows, at least one", lengths)
+    return tuple(one.to(device) for one in tensors)
+
+
+def _total(epochs: int | None, steps: int | None, batches: int) -> int:
+    if epochs is not None and steps is not None:
+        raise UsageError("fit: epochs and steps must not both be given. Leave one out.")
+    return steps if steps is not None else (epochs or 10) * batches
+
+
+def _permutation(rows: int, seed: Seed, epoch: int, device: torch.device) -> Tensor:
+    return torch.randperm(rows, generator=seed.child(f"epoch {epoch}").torch()).to(device)
+
+
+def _finite(weights: Mapping[str, Tensor]) -> bool:
+    return all(bool(one.isfinite().all()) for one in weights.values() if one.is_floating_point())
+
+
+def _overrides(part: Part, hook: str) -> bool:
+    return getattr(type(part), hook) is not getattr(Part, hook)
+
+
+@contextmanager
+def _own_dice(seed: Seed, device: torch.device) -> Iterator[None]:
+    """Fork torch's global generators and start them from the seed, for layers like dropout."""
+    with torch.random.fork_rng([] if device.type == "cpu" else [device], device_type=device.type):
+        torch.manual_seed(int(seed.child("layers")))
+        yield
+
+
+def _dice(device: torch.device) -> dict[str, Tensor]:
+    own = {"cpu": torch.get_rng_state()}
+    if device.type == "cpu":
+        return own
+    return {**own, device.type: torch.get_device_module(device).get_rng_state(device)}
+
+
+def _set_dice(device: torch.device, states: Mapping[str, Tensor]) -> None:
+    torch.set_rng_state(states["cpu"])
+    if device.type != "cpu":
+        torch.get_device_module(device).set_rng_state(states[device.type], device)
+
+
+def _sums(data: Batch) -> list[Any]:
+    """Identify tensors by kind, shape and check sum."""
+    arrays = [one.detach().cpu().contiguous().numpy() for one in data]
+    return [[str(one.dtype), *one.shape, zlib.crc32(memoryview(one))] for one in arrays]
+
+
+def _described(thing: Any) -> Any:
+    """Describe an objective, an optimizer or a part by its class and its plain settings."""
+    if isinstance(thing, (bool, int, float, str, type(None))):
+        return thing
+    if isinstance(thing, Tensor):
+        return _sums((thing,))
+    if isinstance(thing, nn.Module):
+        return [type(thing).__qualname__, *(_described(one) for one in thing.state_dict().values())]
+    if isinstance(thing, (list, tuple)):
+        return [_described(one) for one in thing]
+    if isinstance(thing, Mapping):
+        return {str(name): _described(one) for name, one in thing.items()}
+    if isinstance(thing, Optimizer):
+        return [type(thing).__qualname__, _described(thing.defaults)]
+    if hasattr(thing, "__qualname__"):
+        return f"{thing.__module__}.{thing.__qualname__}"
+    settings = {
+        name: _described(one) for name, one in vars(thing).items() if not name.startswith("_")
+    }
+    return [type(thing).__qualname__, settings]
+
+
+def _difference(saved: Any, now: Any, place: str = "") -> str:
+    """Say in which setting two trainings differ first, or nothing."""
+    if isinstance(saved, dict) and isinstance(now, dict):
+        for name in dict.fromkeys([*saved, *now]):
+            inside = f"{place}.{name}".lstrip(".")
+            if name not in saved or name not in now:
+                return f"only one of the two has {inside}"
+            if found := _difference(saved[name], now[name], inside):
+                return found
+        return ""
+    return "" if saved == now else f"{place} was {saved!r}, now it is {now!r}"

@@ -1,0 +1,53 @@
+"""Metrics: numbers about outputs and targets, computed over a whole data set at once."""
+
+from collections.abc import Callable, Mapping
+
+import torch
+from torch import Tensor, nn
+
+__all__ = ["Metric", "accuracy", "evaluate", "rmse"]
+
+Metric = Callable[[Tensor, Tensor], Tensor]
+
+
+def accuracy(outputs: Tensor, target: Tensor) -> Tensor:
+    """Give the share of rows whose largest output is the target class.
+
+    Example:
+        >>> accuracy(torch.tensor([[0.1, 2.0], [3.0, 1.0]]), torch.tensor([1, 1]))
+        tensor(0.5000)
+    """
+    return (outputs.argmax(-1) == target).float().mean()
+
+
+def rmse(outputs: Tensor, target: Tensor) -> Tensor:
+    """Give the root mean squared error.
+
+    Example:
+        >>> rmse(torch.tensor([[1.0], [2.0]]), torch.tensor([[1.0], [4.0]]))
+        tensor(1.4142)
+    """
+    return (outputs - target).square().mean().sqrt()
+
+
+@torch.no_grad()
+def evaluate(
+    model: nn.Module, data: tuple[Tensor, Tensor], metrics: Mapping[str, Metric], *,
+    batch_size: int = 4096,
+) -> dict[str, float]:
+    """Compute metrics of a model in evaluation mode; its mode afterwards is that of before."""
+    x, y = data
+    device = next(iter(model.parameters()), x).device
+    outputs = outputs_of(model, x.to(device), batch_size)
+    return {name: float(metric(outputs, y.to(device))) for name, metric in metrics.items()}
+
+
+@torch.no_grad()
+def outputs_of(model: nn.Module, x: Tensor, batch_size: int = 4096) -> Tensor:
+    """Compute the outputs of a model in evaluation mode, a slice of the data at a time."""
+    training = model.training
+    model.eval()
+    try:
+        return torch.cat([model(part) for part in x.split(batch_size)])
+    finally:
+        model.train(training)

@@ -1,0 +1,252 @@
+"""Runs as a user makes them: own data, reports, predictions, exports, interruptions."""
+
+import csv
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+import torch
+
+from principia.lab.models import load_model
+from principia.lab.runs import RunFolder
+
+PRINCIPIA = [sys.executable, "-m", "principia"]
+QUICK = ("--threads", "1", "--set", "epochs=15")
+
+
+def principia(folder, *words):
+    return subprocess.run(
+        [*PRINCIPIA, *map(str, words)], cwd=folder, capture_output=True, text=True, check=False,
+        timeout=300,
+    )
+
+
+def write_houses(path, rows=200, *, price=True):
+    """Houses whose price depends on their size and their town."""
+    rng = np.random.default_rng(0)
+    size, town = rng.uniform(30, 200, rows), rng.choice(["Aa", "Brück", "Čáslav"], rows)
+    worth = 1000 * size + 50_000 * (town == "Brück") + rng.normal(0, 5000, rows)
+    with path.open("w", newline="", encoding="utf-8") as stream:
+        writer = csv.writer(stream, delimiter=";")
+        writer.writerow(["id", "size", "town", *(["price"] if price else [])])
+        for row in zip((f"h{k}" for k in range(rows)), size, town, worth, strict=True):
+            writer.writerow(row if price else row[:-1])
+
+
+def test_a_table_nobody_here_wrote_is_learned_predicted_and_exported(tmp_path):
+    write_houses(tmp_path / "houses.csv")
+    words = ("run", "networks/mlp", "--data", "houses.csv", "--target", "price", *QUICK)
+    refused = principia(tmp_path, *words)
+    assert refused.returncode == 2
+    assert "leave it out with --drop id" in refused.stderr
+    done = principia(tmp_path, *words, "--drop", "id", "--set", "hidden=32,16")
+    assert done.returncode == 0, done.stderr
+    folder = RunFolder(tmp_path / "runs/networks-mlp-1")
+    metrics = folder.result["metrics"]
+    assert metrics["test_rmse"] < 0.5 * metrics["rmse_of_the_mean"]
+    assert folder.asked.knobs == {"epochs": 15, "hidden": [32, 16]}
+    page = (folder.path / "report.html").read_text()
+    assert "learning curves" in page
+    assert "<script src" not in page
+
+    write_houses(tmp_path / "new.csv", 30, price=False)
+    done = principia(tmp_path, "predict", "last", "--data", "new.csv", "--out", "answers.csv")
+    assert done.returncode == 0, done.stderr
+    with (tmp_path / "answers.csv").open(encoding="utf-8") as stream:
+        answers = list(csv.DictReader(stream))
+    assert len(answers) == 30
+    error = [float(one["predicted_price"]) - 1000 * float(one["size"]) for one in answers]
+    assert np.std(error) < 40_000
+    printed = principia(tmp_path, "predict", "last", "--data", "new.csv")
+    assert printed.stdout.splitlines()[1:] == [one["predicted_price"] for one in answers]
+
+    done = principia(tmp_path, "export", "last", "--to", "onnx", "--out", "model.onnx")
+    assert done.returncode == 0, done.stderr
+    onnxruntime = pytest.importorskip("onnxruntime")
+    model, described = load_model(folder.path / "model")
+    session = onnxruntime.InferenceSession(str(tmp_path / "model.onnx"))
+    for rows in (1, 7):
+        x = torch.randn(rows, len(described["schema"]["features"]) - 1 + 3)
+        (y,) = session.run(None, {"x": x.numpy()})
+        assert torch.allclose(torch.from_numpy(y), model(x).detach(), atol=1e-5)
+    done = principia(tmp_path, "export", "last", "--to", "safetensors", "--out", "model.st")
+    assert (tmp_path / "model.st").read_bytes() == (folder.path / "model/model.safetensors"
+                                                    ).read_bytes()
+
+
+@pytest.mark.parametrize(("page", "data", "least"), [
+    ("networks/mlp", "spirals", 0.9),
+    ("regression/softmax", "iris", 0.9),
+    ("networks/maxout", "moons", 0.9),
+    ("networks/residual", "wine", 0.9),
+    ("connectionism/perceptron", "breast_cancer", 0.9),
+    ("regression/logistic", "breast_cancer", 0.9),
+    ("connectionism/delta_rule", "iris", 0.8),
+])
+def test_classes_are_learned(tmp_path, page, data, least):
+    done = principia(tmp_path, "run", page, "--data", data, "--threads", "1")
+    assert done.returncode == 0, done.stderr
+    (folder,) = (tmp_path / "runs").iterdir()
+    assert RunFolder(folder).result["metrics"]["test_accuracy"] >= least
+    done = principia(tmp_path, "predict", "last", "--data", data)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize(
+    "page", ["regression/least_squares", "regression/ridge", "regression/lasso", "networks/mlp"])
+def test_numbers_are_learned(tmp_path, page):
+    done = principia(tmp_path, "run", page, "--data", "diabetes", "--threads", "1")
+    assert done.returncode == 0, done.stderr
+    (folder,) = (tmp_path / "runs").iterdir()
+    metrics = RunFolder(folder).result["metrics"]
+    assert metrics["test_rmse"] < 0.85 * metrics["rmse_of_the_mean"]
+
+
+def test_runs_are_listed_reported_and_not_run_twice(tmp_path):
+    done = principia(tmp_path, "runs")
+    assert "There are no runs in runs" in done.stdout
+    for seed in "01":
+        principia(tmp_path, "run", "networks/mlp", "--data", "moons", "--seed", seed, *QUICK)
+    done = principia(tmp_path, "runs")
+    lines = [line.split("\t") for line in done.stdout.splitlines()]
+    assert [line[:3] for line in lines] == [
+        [f"networks-mlp-{number}", "reached", "networks/mlp on moons"] for number in (1, 2)]
+    report = tmp_path / "runs/networks-mlp-1/report.html"
+    before = report.read_bytes()
+    report.unlink()
+    assert principia(tmp_path, "report", "networks-mlp-1").returncode == 0
+    assert report.read_bytes() == before
+    done = principia(tmp_path, "run", "--resume", "last")
+    assert "networks-mlp-2 has ended already" in done.stdout
+
+
+def interrupted(folder, *words):
+    """Start a run, wait until it trains, and press Ctrl-C."""
+    process = subprocess.Popen(
+        [*PRINCIPIA, "run", *words, "--save-every", "0.05"], cwd=folder, text=True,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    )
+    deadline = time.monotonic() + 120
+    while not [*folder.glob("runs/*/checkpoints/*/step-*")]:
+        assert time.monotonic() < deadline
+        assert process.poll() is None, process.communicate()
+        time.sleep(0.02)
+    process.send_signal(signal.SIGINT)
+    return process.communicate()[1], process.returncode
+
+
+LONG = ("networks/mlp", "--data", "digits", "--threads", "1", "--set", "epochs=40")
+
+
+def test_ctrl_c_says_how_to_go_on(tmp_path):
+    said, code = interrupted(tmp_path, *LONG)
+    assert code == 130
+    assert said == "run: interrupted. Go on with: principia run --resume networks-mlp-1\n"
+    assert RunFolder(tmp_path / "runs/networks-mlp-1").status == "interrupted"
+    done = principia(tmp_path, "run", "--resume", "networks-mlp-1")
+    assert done.returncode == 0, done.stderr
+
+
+def test_what_has_changed_since_is_refused(tmp_path):
+    """Fail closed: other code, other versions or other data cannot end the same run."""
+    write_houses(tmp_path / "houses.csv", 2000)
+    words = ("networks/mlp", "--data", "houses.csv", "--target", "price", "--drop", "id")
+    interrupted(tmp_path, *words, "--threads", "1", "--set", "epochs=200")
+    config = tmp_path / "runs/networks-mlp-1/config.json"
+    text = config.read_text()
+    plain = json.loads(text)
+
+    def refused(change, sentence):
+        changed = json.loads(text)
+        change(changed)
+        config.write_text(json.dumps(changed))
+        done = principia(tmp_path, "run", "--resume", "last")
+        assert done.returncode == 2
+        assert sentence in done.stderr, done.stderr
+        config.write_text(text)
+
+    refused(lambda one: one.update(code="0"), "must be resumed with the code that it began with")
+    refused(lambda one: one["environment"].update(torch="1.0"), "must be resumed with torch 1.0")
+    refused(lambda one: one["asked"].update(seed=1), "must be of the same training")
+    refused(lambda one: one["asked"].update(extra=1), "does not have its form")
+    refused(lambda one: one.update(format=7), "must be 1; got 7")
+    write_houses(tmp_path / "houses.csv", 2001)
+    refused(lambda one: None, "has changed since the run began")
+    assert plain == json.loads(config.read_text())
+
+
+def test_two_processes_cannot_work_in_one_run(tmp_path):
+    process = subprocess.Popen(
+        [*PRINCIPIA, "run", *LONG], cwd=tmp_path, stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        while not [*tmp_path.glob("runs/*/metrics.jsonl")]:
+            time.sleep(0.05)
+        done = principia(tmp_path, "run", "--resume", "last")
+        if process.poll() is None:
+            assert "networks-mlp-1 is running in another process" in done.stderr
+            assert done.returncode == 2
+    finally:
+        process.kill()
+        process.wait()
+
+
+def test_a_folder_that_cannot_be_written_is_refused_before_the_work(tmp_path):
+    (tmp_path / "file").write_text("")
+    done = principia(tmp_path, "run", "networks/mlp", "--runs-dir", "file/runs")
+    assert done.returncode == 2
+    assert "cannot be written" in done.stderr
+    assert "--runs-dir" in done.stderr
+
+
+def test_a_changed_model_is_not_loaded(tmp_path):
+    principia(tmp_path, "run", "networks/mlp", "--data", "moons", *QUICK)
+    folder = tmp_path / "runs/networks-mlp-1/model"
+    described = json.loads((folder / "model.json").read_text())
+    weights = (folder / "model.safetensors").read_bytes()
+    changes = [
+        ("model.safetensors", weights[:-1] + b"\x01", "was changed after it was written"),
+        ("model.json", json.dumps({**described, "component": "networks/mlp:os"}).encode(),
+         "has no component 'os'"),
+        ("model.json", json.dumps({**described, "settings": {"sizes": [2, 3]}}).encode(),
+         "does not have its form"),
+        ("model.json", b"{", "holds no trained model"),
+    ]
+    for name, body, sentence in changes:
+        before = (folder / name).read_bytes()
+        (folder / name).write_bytes(body)
+        done = principia(tmp_path, "predict", "last", "--data", "moons")
+        assert done.returncode == 2, done.stderr
+        assert sentence in done.stderr
+        (folder / name).write_bytes(before)
+
+
+def test_the_ledger_is_written_from_real_runs(tmp_path):
+    """With a data folder of its own the cheapest experiment is measured, and only then is a row."""
+    file = tmp_path / "ledger.json"
+    key = "connectionism/neuron"
+    done = principia(tmp_path, "ledger", key, "--file", file)
+    assert done.returncode == 1
+    assert "not measured" in done.stdout
+    done = principia(tmp_path, "ledger", key, "--file", file, "--update", "--threads", "1")
+    assert done.returncode == 0, done.stderr
+    done = principia(tmp_path, "ledger", key, "--file", file, "--json")
+    (row,) = json.loads(done.stdout).values()
+    assert row["verdict"] == "reached"
+    assert row["seeds"] == [0]
+    assert set(row["goals"]) <= set(row["metrics"])
+    rows = json.loads(file.read_text())
+    goal = next(iter(row["goals"]))
+    (only,) = rows["rows"].values()
+    only["metrics"][goal] = [-1e9]
+    file.write_text(json.dumps(rows))
+    done = principia(tmp_path, "ledger", key, "--file", file)
+    assert done.returncode == 1
+    assert "falls short" in done.stdout
+    assert os.listdir(tmp_path / "runs")

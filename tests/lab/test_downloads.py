@@ -1,0 +1,114 @@
+"""Downloads: whole, with the right sum, or not there at all."""
+
+import gzip
+import hashlib
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+
+from principia.lab.data import fashion, mnist
+from principia.lab.data.files import Remote, RemoteFolder, find, find_folder
+from principia.lab.errors import UsageError
+
+BODY = bytes(range(256)) * 500
+
+
+@pytest.fixture
+def cache(tmp_path, monkeypatch):
+    monkeypatch.delenv("PRINCIPIA_DATA", raising=False)
+    monkeypatch.setenv("PRINCIPIA_CACHE", str(tmp_path / "cache"))
+    return tmp_path / "cache" / "data"
+
+
+@pytest.fixture
+def server():
+    """A server on this machine: /whole, /short (ends early), /long, /gone, /a and /b."""
+    answers = {"/whole": BODY, "/long": BODY + b"more", "/a": b"first", "/b": b"second"}
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self):
+            body = answers.get(self.path)
+            self.send_response(200 if body or self.path == "/short" else 404)
+            self.send_header("Content-Length", str(len(body or BODY)))
+            self.end_headers()
+            self.wfile.write(body if body is not None else BODY[:1000])
+
+        def log_message(self, *args):
+            pass
+
+    host = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=host.serve_forever, daemon=True)
+    thread.start()
+    yield f"http://127.0.0.1:{host.server_port}"
+    host.shutdown()
+    host.server_close()
+    thread.join()
+
+
+def remote(server, path, body=BODY):
+    return Remote(f"{server}{path}", len(body), hashlib.sha256(body).hexdigest())
+
+
+def leftovers(cache):
+    return [one for one in cache.rglob("*") if one.is_file()] if cache.exists() else []
+
+
+def test_a_file_is_downloaded_once(cache, server):
+    path = find("set/file.bin", remote=remote(server, "/whole"))
+    assert path == cache / "set/file.bin"
+    assert path.read_bytes() == BODY
+    path.write_bytes(b"mine")
+    assert find("set/file.bin", remote=remote(server, "/gone")).read_bytes() == b"mine"
+    assert leftovers(cache) == [path]
+
+
+@pytest.mark.parametrize(("path", "sentence"), [
+    ("/long", "must have its known size and SHA-256; it does not"),
+    ("/short", "data: set/file.bin must be in a data folder|must have its known size"),
+    ("/gone", r"downloading \S+/gone failed: Not Found"),
+])
+def test_a_bad_download_leaves_nothing(cache, server, path, sentence):
+    with pytest.raises(UsageError, match=sentence):
+        find("set/file.bin", remote=remote(server, path))
+    assert leftovers(cache) == []
+
+
+def test_other_bytes_of_the_right_size_are_refused(cache, server):
+    wanted = remote(server, "/whole", BODY[::-1])
+    with pytest.raises(UsageError, match="SHA-256"):
+        find("set/file.bin", remote=wanted)
+    assert leftovers(cache) == []
+
+
+def test_offline_says_what_to_put_where(cache):
+    with pytest.raises(UsageError, match="downloading") as caught:
+        find("set/file.bin", remote=Remote("http://127.0.0.1:9/nothing", 1, "0"))
+    assert str(cache) in str(caught.value)
+    assert "PRINCIPIA_DATA" in str(caught.value)
+
+
+def test_a_folder_comes_whole_or_not_at_all(cache, server):
+    sums = "".join(
+        f"{hashlib.sha256(body).hexdigest()}  {name}\n"
+        for name, body in (("a", b"first"), ("b", b"second"))
+    )
+    right = RemoteFolder(server, ("a", "b"), hashlib.sha256(sums.encode()).hexdigest())
+    with pytest.raises(UsageError, match="SHA-256"):
+        find_folder("set", RemoteFolder(server, ("a", "b"), "0"))
+    assert leftovers(cache) == []
+    (cache / "set").mkdir(parents=True)
+    (cache / "set/a").write_bytes(b"half a set from somewhere")
+    folder = find_folder("set", right)
+    assert [(folder / name).read_bytes() for name in "ab"] == [b"first", b"second"]
+
+
+@pytest.mark.parametrize("files", [mnist.FILES, fashion.FILES], ids=["mnist", "fashion"])
+def test_the_known_sums_are_those_of_the_real_files(files):
+    """The files at hand are the ones that a download would accept."""
+    folder = "mnist" if files is mnist.FILES else "fashion-mnist"
+    for name, wanted in files.items():
+        path = find(f"{folder}/{name}")
+        body = path.read_bytes()
+        assert (len(body), hashlib.sha256(body).hexdigest()) == (wanted.size, wanted.sha256)
+        assert gzip.decompress(body)[:3] == b"\0\0\x08"

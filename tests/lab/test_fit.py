@@ -1,0 +1,300 @@
+"""The training loop: equal to a bare loop, exact when resumed, safe when the loss explodes."""
+
+import itertools
+import math
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+from torch.optim.lr_scheduler import CosineAnnealingLR, OneCycleLR
+
+from principia.lab.errors import UsageError
+from principia.lab.experiments import Run
+from principia.lab.seeds import Seed
+from principia.lab.training import (
+    EMA,
+    SWA,
+    ClipNorm,
+    Diverged,
+    EarlyStopping,
+    OneCycle,
+    Part,
+    Reconstruction,
+    Schedule,
+    Supervised,
+    accuracy,
+    evaluate,
+    fit,
+)
+
+ROWS = 50
+CROSS_ENTROPY = Supervised(F.cross_entropy)
+
+
+@pytest.fixture
+def data():
+    rng = torch.Generator().manual_seed(3)
+    x = torch.randn(ROWS, 4, generator=rng)
+    return x, (x[:, 0] * x[:, 1] > 0).long()
+
+
+def network(*, seed=0):
+    """A network with everything that has a state of its own: dropout and running averages."""
+    layers = [nn.Linear(4, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Dropout(0.3), nn.Linear(8, 2)]
+    model = nn.Sequential(*layers)
+    rng = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for one in model.parameters():
+            one.copy_(torch.randn(one.shape, generator=rng) / 2)
+    return model
+
+
+def same(first, second):
+    states = first.state_dict(), second.state_dict()
+    return all(torch.equal(states[0][name], states[1][name]) for name in states[0])
+
+
+def bare_loop(model, data, optimizer, *, seed, epochs, after_step=lambda: None, clip=None):
+    """What `fit` must be, written down without it."""
+    x, y = data
+    with torch.random.fork_rng([]):
+        torch.manual_seed(int(seed.child("layers")))
+        model.train()
+        for epoch in range(epochs):
+            rng = seed.child(f"epoch {epoch}").torch()
+            for rows in torch.randperm(len(x), generator=rng).split(16):
+                optimizer.zero_grad()
+                F.cross_entropy(model(x[rows]), y[rows]).backward()
+                if clip:
+                    nn.utils.clip_grad_norm_(model.parameters(), clip)
+                optimizer.step()
+                after_step()
+
+
+@pytest.mark.parametrize("kind", [torch.optim.SGD, torch.optim.Adam, torch.optim.AdamW])
+def test_it_is_the_bare_loop_to_the_bit(data, kind):
+    ours, theirs = network(), network()
+    fit(ours, data, CROSS_ENTROPY, kind(ours.parameters(), lr=0.05), epochs=3, batch_size=16,
+        seed=Seed(5), parts=[ClipNorm(0.5)])
+    bare_loop(theirs, data, kind(theirs.parameters(), lr=0.05), seed=Seed(5), epochs=3, clip=0.5)
+    assert same(ours, theirs)
+
+
+def test_schedules_and_averages_are_those_of_torch(data):
+    ours, theirs = network(), network()
+    adam = torch.optim.Adam(ours.parameters(), lr=0.01)
+    fit(ours, data, CROSS_ENTROPY, adam, epochs=3, batch_size=16, seed=Seed(5),
+        parts=[OneCycle(0.1), EMA(0.9)])
+    steps = 3 * math.ceil(ROWS / 16)
+    optimizer = torch.optim.Adam(theirs.parameters(), lr=0.01)
+    schedule = OneCycleLR(optimizer, 0.1, total_steps=steps + 1)
+    average = torch.optim.swa_utils.AveragedModel(
+        theirs, multi_avg_fn=torch.optim.swa_utils.get_ema_multi_avg_fn(0.9), use_buffers=True)
+
+    def after_step():
+        schedule.step()
+        average.update_parameters(theirs)
+
+    bare_loop(theirs, data, optimizer, seed=Seed(5), epochs=3, after_step=after_step)
+    assert same(ours, average.module)
+    assert not same(ours, theirs)
+
+
+def parts():
+    """All parts at once, for what must hold with every one of them."""
+    return [OneCycle(0.05), ClipNorm(1.0), EMA(0.9), SWA(0.5), EarlyStopping(patience=2)]
+
+
+def train(folder, data, *, chosen=parts, save_every=0.0, stop_after=math.inf, epochs=6, steps=None):
+    """Train with checkpoints at every step; stop as a kill would after so many steps."""
+    model = network()
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.05)
+    taken = itertools.count(1)
+    run = Run(Seed(1), folder=folder, save_every=save_every)
+    run.asked_to_stop = lambda: next(taken) >= stop_after
+    length = {"steps": steps} if steps else {"epochs": epochs}
+    trained = fit(
+        model, data, CROSS_ENTROPY, optimizer, **length, batch_size=16, parts=chosen(),
+        validation=data, metrics={"accuracy": accuracy}, run=run, name="model",
+    )
+    return trained, run
+
+
+@pytest.mark.parametrize("stop_after", range(1, 25))
+def test_resume_is_exact_after_every_step(tmp_path, data, stop_after):
+    whole, run = train(None, data)
+    with pytest.raises(KeyboardInterrupt):
+        train(tmp_path, data, stop_after=stop_after)
+    again, resumed = train(tmp_path, data)
+    assert same(whole.model, again.model)
+    assert (whole.history, whole.steps, whole.stopped) == (
+        again.history, again.steps, again.stopped)
+    assert run.curves == resumed.curves
+
+
+def test_resume_is_exact_when_interrupted_again_and_again(tmp_path, data):
+    whole, _ = train(None, data, steps=23)
+    for stop_after in (1, 2, 3, 1, 5, 4):
+        with pytest.raises(KeyboardInterrupt):
+            train(tmp_path, data, stop_after=stop_after, steps=23)
+    again, _ = train(tmp_path, data, steps=23)
+    assert same(whole.model, again.model)
+    assert whole.history == again.history
+
+
+def test_what_has_ended_is_not_trained_again(tmp_path, data):
+    whole, _ = train(tmp_path, data)
+    again, resumed = train(tmp_path, data, stop_after=1)  # one step would raise
+    assert same(whole.model, again.model)
+    assert resumed.curves["model"] == whole.history
+
+
+@pytest.mark.parametrize("optimizer", ["LBFGS", "Adagrad", "RMSprop", "NAdam", "SGD"])
+def test_every_optimizer_resumes_exactly(tmp_path, data, optimizer):
+    def go(folder, stop_after=math.inf):
+        model = nn.Linear(4, 2)
+        nn.init.zeros_(model.weight), nn.init.zeros_(model.bias)
+        settings = {"momentum": 0.9} if optimizer == "SGD" else {}
+        kind = getattr(torch.optim, optimizer)(model.parameters(), lr=0.1, **settings)
+        taken = itertools.count(1)
+        run = Run(Seed(1), folder=folder, save_every=0.0)
+        run.asked_to_stop = lambda: next(taken) >= stop_after
+        fit(model, data, CROSS_ENTROPY, kind, epochs=3, batch_size=20, run=run,
+            parts=[Schedule(CosineAnnealingLR)])
+        return model
+
+    with pytest.raises(KeyboardInterrupt):
+        go(tmp_path, 4)
+    assert same(go(tmp_path), go(None))
+
+
+def test_lbfgs_searches_along_its_direction(data):
+    """It needs the loss several times a step: one step of it goes further than one gradient."""
+    model = nn.Linear(4, 1)
+    target = data[0] @ torch.tensor([[1.0], [2.0], [3.0], [4.0]])
+    lbfgs = torch.optim.LBFGS(model.parameters(), line_search_fn="strong_wolfe")
+    fit(model, (data[0], target), Supervised(F.mse_loss), lbfgs, steps=5, batch_size=ROWS)
+    assert torch.allclose(model.weight, torch.tensor([[1.0, 2.0, 3.0, 4.0]]), atol=1e-3)
+
+
+def test_two_players_take_turns(data):
+    """One lowers (a - b)^2, the other lowers (b - 3)^2: both end at 3."""
+    model = nn.ParameterDict({"a": torch.zeros(1), "b": torch.zeros(1)})
+    objectives = {
+        "follower": lambda model, batch, rng: (model["a"] - model["b"].detach()).square().sum(),
+        "leader": lambda model, batch, rng: (model["b"] - 3).square().sum(),
+    }
+    optimizers = {
+        "follower": torch.optim.SGD([model["a"]], lr=0.2),
+        "leader": torch.optim.SGD([model["b"]], lr=0.2),
+    }
+    trained = fit(model, data[0], objectives, optimizers, epochs=20)
+    assert model["a"].item() == pytest.approx(3, abs=0.01)
+    assert set(trained.history[0]) == {"epoch", "step", "follower", "leader"}
+
+
+def test_an_objective_may_set_the_gradients_itself():
+    """Without a graph nothing is differentiated: the gradient is taken as it is."""
+    model = nn.Linear(1, 1, bias=False)
+    nn.init.zeros_(model.weight)
+
+    def objective(model, batch, rng):
+        model.weight.grad = torch.full((1, 1), -1.0)
+        return torch.tensor(0.0)
+
+    fit(model, torch.ones(1, 1), objective, torch.optim.SGD(model.parameters(), lr=1.0), steps=3)
+    assert model.weight.item() == 3
+
+
+def test_reconstruction_needs_no_targets(data):
+    model = nn.Linear(4, 4)
+    adam = torch.optim.Adam(model.parameters(), lr=0.05)
+    trained = fit(model, data[0], Reconstruction(F.mse_loss), adam, epochs=60)
+    assert trained.history[-1]["loss"] < 0.01 * trained.history[0]["loss"]
+
+
+def test_early_stopping_ends_with_the_best_weights(data):
+    trained, _ = train(None, data, chosen=lambda: [EarlyStopping(patience=2)], epochs=200)
+    assert "did not improve for 2 epochs" in trained.stopped
+    losses = [row["validation_loss"] for row in trained.history]
+    best = evaluate(trained.model, data, {"loss": F.cross_entropy})["loss"]
+    assert best == pytest.approx(min(losses), rel=1e-6)
+    assert losses.index(min(losses)) == len(losses) - 3
+
+
+def test_swa_is_the_mean_of_the_last_epochs(data):
+    kept = []
+
+    class Notes(Part):
+        def after_epoch(self, model, row):
+            kept.append(model[0].weight.detach().clone())
+            return ""
+
+    trained, _ = train(None, data, chosen=lambda: [Notes(), SWA(0.5)], epochs=6)
+    mean = torch.stack(kept[2:]).mean(0)
+    assert torch.allclose(trained.model[0].weight, mean, atol=1e-6)
+
+
+def test_a_loss_that_is_not_finite_stops_with_finite_weights(data):
+    model = network()
+    sgd = torch.optim.SGD(model.parameters(), lr=1e30)
+    with pytest.raises(Diverged, match=r"fit: the loss is \S+ at step \d+ \(epoch 1, batch \d+\)"):
+        fit(model, data, CROSS_ENTROPY, sgd, batch_size=8)
+    assert all(bool(one.isfinite().all()) for one in model.state_dict().values())
+
+
+def test_weights_that_a_step_has_spoiled_are_put_back(data):
+    model = nn.Linear(4, 2)
+    before = model.weight.detach().clone()
+
+    def objective(model, batch, rng):
+        if bool(model.weight.isnan().any()):
+            return model(batch[0]).sum()
+        return model(batch[0]).sum() * 0 + model.weight.sum().sub(model.weight.sum()).sqrt()
+
+    with pytest.raises(Diverged, match="its weights of the beginning of epoch 1"):
+        fit(model, data, objective, torch.optim.SGD(model.parameters(), lr=0.1))
+    assert torch.equal(model.weight, before)
+
+
+def test_global_generators_are_left_as_they_were(data):
+    model = network()
+    before = torch.get_rng_state()
+    fit(model, data, CROSS_ENTROPY, torch.optim.SGD(model.parameters(), lr=0.1), epochs=1)
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_another_training_is_refused(tmp_path, data):
+    """What was saved is of one training; nothing that changes it may go on from there."""
+    with pytest.raises(KeyboardInterrupt):
+        train(tmp_path, data, stop_after=3)
+    x, y = data
+    changes = {
+        r"data was": lambda: train(tmp_path, (x + 1, y)),
+        r"steps was 24, now it is 8": lambda: train(tmp_path, data, epochs=2),
+        r"parts was": lambda: train(tmp_path, data, chosen=lambda: [ClipNorm(2.0)]),
+    }
+    for sentence, change in changes.items():
+        with pytest.raises(UsageError, match=f"must be of the same training; {sentence}"):
+            change()
+
+
+def test_bad_input_gets_a_sentence(data):
+    model = nn.Linear(4, 2)
+    sgd = torch.optim.SGD(model.parameters(), lr=0.1)
+    x, y = data
+    with pytest.raises(UsageError, match="fit: data must be tensors with the same number of rows"):
+        fit(model, (x, y[:-1]), CROSS_ENTROPY, sgd)
+    with pytest.raises(UsageError, match="epochs and steps must not both be given"):
+        fit(model, data, CROSS_ENTROPY, sgd, epochs=1, steps=1)
+    with pytest.raises(UsageError, match="optimizer must be a mapping with the names"):
+        fit(model, data, {"a": CROSS_ENTROPY}, sgd)
+    with pytest.raises(UsageError, match=r"fit: epochs must be an integer in \[1, inf\)"):
+        fit(model, data, CROSS_ENTROPY, sgd, epochs=0)
+    with pytest.raises(UsageError, match="EarlyStopping: metric must be one of epoch, step, loss"):
+        fit(model, data, CROSS_ENTROPY, sgd, parts=[EarlyStopping("validation_loss")])
+    run = Run()
+    fit(model, data, CROSS_ENTROPY, sgd, epochs=1, run=run, name="one")
+    with pytest.raises(UsageError, match="fit: name must be new"):
+        fit(model, data, CROSS_ENTROPY, sgd, epochs=1, run=run, name="one")

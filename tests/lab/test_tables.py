@@ -1,0 +1,242 @@
+"""The user's own tables: read right, or refused with the place of what is wrong."""
+
+import csv
+import io
+import math
+import zipfile
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from principia.lab.data.embedded import TABLES, embedded_table
+from principia.lab.data.idx import read_idx
+from principia.lab.data.own import load
+from principia.lab.data.schema import Schema, examples
+from principia.lab.data.table import read_table
+from principia.lab.errors import UsageError
+from principia.lab.seeds import Seed
+
+QUICK = settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+
+
+def written(folder, text, name="mine.csv"):
+    path = folder / name
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    return path
+
+
+texts = st.text(st.characters(codec="utf-8", exclude_characters="\0", exclude_categories=["Cs"]),
+                min_size=1, max_size=8).map(str.strip).filter(bool)
+
+
+@QUICK
+@given(
+    names=st.lists(texts.map(lambda text: f"c {text}"), min_size=1, max_size=4, unique=True),
+    rows=st.integers(1, 6), delimiter=st.sampled_from(",;\t|"), data=st.data(),
+)
+def test_what_csv_writes_is_read_back(tmp_path, names, rows, delimiter, data):
+    """Whatever Python's own csv module writes, with quotes and line breaks in cells."""
+    numbers = st.floats(allow_nan=False, allow_infinity=False)
+    columns = {
+        name: data.draw(st.lists(numbers, min_size=rows, max_size=rows)
+                        | st.lists(texts.map(lambda text: f"t{text}"), min_size=rows,
+                                   max_size=rows))
+        for name in names
+    }
+    if any(sign in name for name in names for sign in ",;\t|\n\r\""):
+        return  # which sign divides the cells is seen in the first line
+    stream = io.StringIO()
+    writer = csv.writer(stream, delimiter=delimiter)
+    writer.writerows([names, *zip(*columns.values(), strict=True)])
+    found = read_table(written(tmp_path, stream.getvalue()))
+    assert list(found) == [name.strip() for name in names]
+    for name, column in columns.items():
+        assert found[name.strip()].tolist() == [
+            one.strip() if isinstance(one, str) else one for one in column]
+
+
+@pytest.mark.parametrize(("text", "sentence"), [
+    ("", "must be a file of 1 to"),
+    ("a,b\n", "must have a column and a row; it has none"),
+    ("a,b\n1,2\n3\n", "line 3 of mine.csv must have 2 cells like the header; got 1"),
+    ("a,b\n1,2\n\n3,\n", "row 2, column 'b' of mine.csv must have a value; got ''"),
+    ("a,b\n1,NA\n", "row 1, column 'b' of mine.csv must have a value; got 'NA'"),
+    ("a,b\n1,inf\n", "row 1, column 'b' of mine.csv must be a finite number; got inf"),
+    ("a,a\n1,2\n", "must name its columns differently; got 'a' twice"),
+    ("a,\n1,2\n", "must name every column in its first line"),
+    ("1,2\n3,4\n", "the first line of mine.csv must name the columns; got numbers"),
+    (b"a,b\n\xff,2\n", "must be text in UTF-8; got 'byte 4'"),
+    (b"a,b\n\x00,2\n", "must be text; got 'a zero byte'"),
+    ('a,b\n"1,2\n', "is not a table of cells"),
+])
+def test_what_is_wrong_is_said_with_its_place(tmp_path, text, sentence):
+    with pytest.raises(UsageError, match=sentence.replace("(", r"\(")):
+        read_table(written(tmp_path, text))
+
+
+def test_other_formats_hold_the_same_table(tmp_path):
+    pyarrow = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    size, color = [1.5, 2.0, -3.0], ["red", "blue", "red"]
+    np.savez(tmp_path / "a.npz", size=np.array(size), color=np.array(color))
+    parquet.write_table(pyarrow.table({"size": size, "color": color}), tmp_path / "a.parquet")
+    written(tmp_path, "size;color\n1.5;red\n2;blue\n-3;red\n", "a.csv")
+    written(tmp_path, "\ufeffsize\tcolor\n1.5\tred\n2\tblue\n-3\tred\n", "a.tsv")
+    for ending in ("npz", "parquet", "csv", "tsv"):
+        table = read_table(tmp_path / f"a.{ending}")
+        assert {name: column.tolist() for name, column in table.items()} == {
+            "size": size, "color": color}
+
+
+def test_a_missing_cell_of_parquet_is_refused(tmp_path):
+    pyarrow = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    parquet.write_table(pyarrow.table({"a": [1.0, None, 3.0]}), tmp_path / "a.parquet")
+    with pytest.raises(UsageError, match="row 2, column 'a'"):
+        read_table(tmp_path / "a.parquet")
+
+
+def test_a_matrix_of_npz_becomes_columns(tmp_path):
+    np.savez(tmp_path / "a.npz", X=np.arange(6.0).reshape(3, 2), y=np.arange(3))
+    assert list(read_table(tmp_path / "a.npz")) == ["X0", "X1", "y"]
+
+
+def test_pickles_are_never_opened(tmp_path):
+    class Evil:
+        def __reduce__(self):
+            return (exec, ("raise SystemExit('a pickle was opened')",))
+
+    np.savez(tmp_path / "a.npz", X=np.array([Evil()], dtype=object))
+    with pytest.raises(UsageError, match="no Python objects"):
+        read_table(tmp_path / "a.npz")
+
+
+def test_a_header_that_promises_a_gigabyte_is_refused(tmp_path):
+    body = io.BytesIO()
+    np.lib.format.write_array_header_1_0(
+        body, {"descr": "<f8", "fortran_order": False, "shape": (1 << 40,)})
+    with zipfile.ZipFile(tmp_path / "a.npz", "w") as archive:
+        archive.writestr("X.npy", body.getvalue() + b"\0" * 64)
+    with pytest.raises(UsageError, match="must hold the 8796093022208 bytes of its header"):
+        read_table(tmp_path / "a.npz")
+
+
+@pytest.mark.parametrize("ending", ["csv", "npz", "parquet", "gz"])
+def test_random_and_damaged_bytes_get_a_sentence(tmp_path, ending, seeds):
+    """Fuzz: any bytes, and real files with bytes changed, cut off or put in; never a crash."""
+    if ending == "parquet":
+        pytest.importorskip("pyarrow")
+    good = _good_file(tmp_path, ending)
+    read = read_idx if ending == "gz" else read_table
+    sentences = []
+    for seed in seeds:
+        rng = np.random.default_rng(seed)
+        for trial in range(60):
+            body = bytearray(good) if trial % 3 else bytearray(rng.bytes(rng.integers(0, 400)))
+            for _ in range(rng.integers(1, 6)):
+                place = int(rng.integers(0, len(body) + 1))
+                change = rng.integers(0, 3)
+                if change == 0:
+                    body[place:place + 1] = rng.bytes(1)
+                elif change == 1:
+                    body[place:] = b""
+                else:
+                    body[place:place] = rng.bytes(int(rng.integers(1, 9)))
+            path = written(tmp_path, bytes(body), f"fuzz.{ending}")
+            try:
+                found = read(path)
+            except UsageError as error:
+                sentences.append(str(error))
+                continue
+            if isinstance(found, dict):
+                lengths = {len(column) for column in found.values()}
+                assert len(lengths) == 1
+    assert sentences
+    assert not [one for one in sentences if "\n" in one]
+
+
+def _good_file(folder, ending):
+    path = folder / f"good.{ending}"
+    columns = {"size": np.linspace(0, 1, 20), "kind": np.array(["a", "b"] * 10)}
+    if ending == "csv":
+        rows = zip(*columns.values(), strict=True)
+        path.write_text("size,kind\n" + "".join(f"{one},{other}\n" for one, other in rows))
+    elif ending == "npz":
+        np.savez(path, **columns)
+    elif ending == "parquet":
+        import pyarrow
+        import pyarrow.parquet as parquet
+
+        parquet.write_table(pyarrow.table(columns), path)
+    else:
+        import gzip
+
+        path.write_bytes(gzip.compress(b"\0\0\x08\x02\0\0\0\x03\0\0\0\x04" + bytes(range(12))))
+    return path.read_bytes()
+
+
+def test_schema_scales_by_the_training_rows_and_encodes_categories(tmp_path):
+    rng = np.random.default_rng(0)
+    table = {
+        "size": rng.normal(5, 3, 200), "kind": np.array(["a", "b", "c", "a"] * 50),
+        "constant": np.ones(200), "price": rng.normal(size=200),
+    }
+    ready = examples(table, "price", seed=Seed(0))
+    assert ready.schema.task == "regression"
+    assert ready.x.shape == (160, 4)  # one number, three categories; the constant is left out
+    assert float(ready.x[:, 0].mean()) == pytest.approx(0, abs=1e-6)
+    assert float(ready.x[:, 0].std(correction=0)) == pytest.approx(1, abs=1e-6)
+    assert torch.equal(ready.x[:, 1:].sum(1), torch.ones(160))
+    again = Schema.from_json(ready.schema.to_json())
+    assert again == ready.schema
+    assert torch.equal(again.encode(table), ready.schema.encode(table))
+
+
+def test_splits_are_seeded_stratified_and_apart():
+    table, target = embedded_table("iris")
+    table = {**table, "row": np.arange(150.0)}
+    first, again, other = (examples(table, target, seed=Seed(seed)) for seed in (0, 0, 1))
+    assert torch.equal(first.x, again.x)
+    assert not torch.equal(first.x, other.x)
+    assert first.y_test.bincount().tolist() == [10, 10, 10]
+    rows = torch.cat([first.x[:, -1], first.x_test[:, -1]])
+    assert len(rows.unique()) == 150
+
+
+@pytest.mark.parametrize(("table", "sentence"), [
+    ({"x": np.arange(20.0), "y": np.ones(20)}, "the target must be a column that varies"),
+    ({"y": np.arange(20.0)}, "must have a column beside the target"),
+    ({"x": np.ones(20), "y": np.arange(20.0)}, "all of them are constant"),
+    ({"x": np.arange(4.0), "y": np.arange(4.0)}, "at least 10 rows; got 4"),
+    ({"x": np.array([f"n{k}" for k in range(300)]), "y": np.arange(300.0)},
+     "leave it out with --drop x"),
+    ({"x": np.arange(20.0), "z": np.arange(20.0)}, "column must be one of the table; got 'y'"),
+])
+def test_tables_that_nobody_can_learn_are_refused(table, sentence):
+    with pytest.raises(UsageError, match=sentence):
+        examples(table, "y", seed=Seed(0))
+
+
+def test_a_new_category_is_refused_when_predicting():
+    table = {"kind": np.array(["a", "b"] * 20), "y": np.arange(40.0)}
+    schema = examples(table, "y", seed=Seed(0)).schema
+    with pytest.raises(UsageError, match="row 2, column 'kind' must be one of the values"):
+        schema.encode({"kind": np.array(["a", "z"])})
+
+
+@pytest.mark.parametrize("name", list(TABLES))
+def test_embedded_tables_can_be_learned(name):
+    table, target = embedded_table(name)
+    ready = examples(table, target, seed=Seed(0))
+    assert bool(ready.x.isfinite().all())
+    assert math.isclose(len(ready.y_test) / len(table[target]), 0.2, abs_tol=0.01)
+
+
+def test_own_data_is_a_file_or_a_known_name(tmp_path):
+    with pytest.raises(UsageError, match="must be a file, or one of iris, wine"):
+        load(str(tmp_path / "nothing.csv"))
+    with pytest.raises(UsageError, match=r"must be a file that ends in \.csv"):
+        load(str(written(tmp_path, "{}", "mine.json")))
