@@ -589,6 +589,7 @@ def one_layer(
     ).fit(x.numpy(), y.numpy())
     accuracy = model.score(x_test.numpy(), y_test.numpy())
     run.record(test_accuracy=accuracy, test_error=1 - accuracy)
+    run.keep(model)
 
     weights = [row.reshape(side, side) for row in model.coef_]
     run.figure("weights", figures.images(weights, [str(k) for k in range(10)], signed=True))

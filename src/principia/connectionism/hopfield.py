@@ -733,6 +733,7 @@ def recall(
     run.figure("digits", figures.images(tiles, titles, columns=10))
 
     net = Hopfield(784).store(stored[0], rule="projection")
+    run.keep(net)
     film = [cues[0, :1].double()]
     for units in torch.randperm(784, generator=rng).split(28):
         film.append(net.update(film[-1], units))

@@ -563,6 +563,7 @@ def zero_one(run: Run, *, toy_points: Annotated[int, Range(2, 40)] = 12) -> None
         for x, labels in (parts[:2], parts[2:])
     )
     best = MaxMargin().fit(X, y)
+    run.keep(best)
     run.record(margin=best.margin_, support_vectors=len(best.support_))
     run.record(test_accuracy=best.score(X_test, y_test))
     for name, average in (("perceptron", False), ("averaged_perceptron", True)):

@@ -579,6 +579,7 @@ def digits(run: Run, *, epochs: Count = 5, pair_epochs: Count = 10) -> None:
     settings: dict[str, Any] = {"shuffle": True, "random_state": int(run.seed)}
     per_class = fit_quietly(Perceptron(max_epochs=epochs, average=True, **settings), X, labels)
     run.record(ovr_test_accuracy=per_class.score(X_test, labels_test))
+    run.keep(per_class)
     plain = fit_quietly(Perceptron(max_epochs=epochs, **settings), X, labels)
     run.record(ovr_without_averaging=plain.score(X_test, labels_test))
     pairwise = Perceptron(max_epochs=pair_epochs, average=True, strategy="ovo", **settings)

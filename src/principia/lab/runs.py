@@ -177,9 +177,8 @@ def discard_if_empty(folder: RunFolder) -> None:
 
 
 def _new_folder(runs_dir: Path, stem: str) -> Path:
-    taken = [one.name for one in runs_dir.glob(f"{stem}-*")]
-    numbers = [int(tail) for name in taken if (tail := name.rpartition("-")[2]).isdigit()]
-    number = max(numbers, default=0) + 1
+    tails = [one.name.removeprefix(f"{stem}-") for one in runs_dir.glob(f"{stem}-*")]
+    number = max((int(tail) for tail in tails if tail.isdigit()), default=0) + 1
     while True:
         path = runs_dir / f"{stem}-{number}"
         try:

@@ -529,6 +529,7 @@ def breast_cancer(run: Run, *, C: Annotated[float, Range(1e-4, 1e4)] = 1.0) -> N
     run.figure("reliability", figures.draw(Picture((curve, ideal), "predicted chance", "share")))
     scaled, price = StandardScaler().fit_transform(X), 1 / (C * len(X))
     model = IRLS(l2=price).fit(scaled, y)
+    run.keep(model)
     bars = Series("weight", data.feature_names.tolist(), model.coef_[0], style="bars")
     run.figure("coefficients", figures.draw(Picture((bars,), "", "weight for benign")))
     inputs = np.column_stack([scaled, np.ones(len(X))])  # here the bias has its price, too

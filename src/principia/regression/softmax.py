@@ -1,0 +1,519 @@
+r"""Softmax regression: one score a class, turned into probabilities that add up to 1.
+
+The largest score wins, and how far it leads says how sure. What counts are differences: a constant
+added to all scores, or one vector to all rows of the weights, changes nothing. The loss of a label
+is its negative log-probability, a difference of the log-sum-exp and the label's own score; its
+gradient is the probabilities minus the truth, the same simple form as for the squared loss. The
+loss is convex, its minimum over all data is the true posterior, and its mean on the training data
+flatters: only data that the fit has not seen measure the risk.
+
+$$ p_i = \mathrm{softmax}_i(z) = \frac{e^{z_i}}{\sum_je^{z_j}}, \quad
+\frac{\partial p_i}{\partial z_j} = p_i(\delta_{ij}-p_j) $$
+
+$$ \ell(y;z) = -z_y+\ln\sum_je^{z_j}, \quad \frac{\partial\ell}{\partial z} = p-e_y, \quad
+\max_jz_j \le \ln\sum_je^{z_j} \le \max_jz_j+\ln K $$
+
+$$ h(W,b) = \frac1s\sum_i\ell(y_i;Wx_i+b)+\frac\lambda2\Vert W\Vert_F^2 $$
+
+Symbols:
+    $z$: scores (logits), one for each of $K$ classes; $p$ their probabilities
+    $y$: number of the class, $e_y$ its unit vector
+    $\ell$: loss of one sample in nats, `cross_entropy`; in bits `cross_entropy_bits`
+    $h$: what `SoftmaxRegression` minimizes over $s$ samples; the bias $b$ costs nothing
+    $\lambda$: price of large weights, `l2`
+    $T$: divides the scores before the softmax, `temperature`
+
+References:
+    Bridle (1990), Probabilistic interpretation of feedforward classification network outputs, with
+        relationships to statistical pattern recognition. Neurocomputing, NATO ASI Series 68.
+        doi:10.1007/978-3-642-76153-9_28
+    Boyd and Vandenberghe (2004), Convex optimization. Cambridge University Press, sec. 3.1.5.
+    Stone (1974), Cross-validatory choice and assessment of statistical predictions. Journal of the
+        Royal Statistical Society B 36(2). doi:10.1111/j.2517-6161.1974.tb00994.x
+    Xiao, Rasul and Vollgraf (2017), Fashion-MNIST: a novel image dataset for benchmarking machine
+        learning algorithms. arXiv:1708.07747
+"""
+
+__all__ = [
+    "SoftmaxRegression", "cross_entropy", "cross_entropy_bits", "cross_validated_risk",
+    "empirical_risk", "probability_cross_entropy", "softmax_jacobian", "squared_loss",
+    "temperature",
+]
+
+import math
+import warnings
+from collections.abc import Callable
+from typing import Annotated, Any, Literal, final
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from principia.lab import figures
+from principia.lab.claims import claim
+from principia.lab.data.fashion import CLOTHES, fashion
+from principia.lab.data.handwriting import handwriting
+from principia.lab.domains import Count, NonNegative, Positive, Range
+from principia.lab.errors import refuse
+from principia.lab.evidence import Evidence
+from principia.lab.experiments import Run, at_least_goal, experiment
+from principia.lab.knobs import checked
+from principia.lab.learners import learner
+from principia.lab.relations import at_least, at_most, equal, estimates, every, identical, never
+from principia.lab.seeds import Seed
+from principia.lab.training import OneCycle, Trained, accuracy, fit
+from principia.lab.training.metrics import outputs_of
+
+Classes = Annotated[int, Range(2, 50)]
+Model = Callable[[Tensor], Tensor]
+MOST_AT_ONCE = 100_000  # samples whose full gradient is still cheap
+GRADIENT_STEPS = 40  # of the small fits in a study of risks
+
+
+def cross_entropy(
+    z: Float[Tensor, "*batch K"], y: Int[Tensor, "*batch"]
+) -> Float[Tensor, "*batch"]:
+    r"""Measures how surprised scores are by their label, in nats: $-z_y+\ln\sum_je^{z_j}$.
+
+    Args:
+        z: Scores of the classes; probabilities are suspected where they add up to 1, with a note.
+        y: Numbers of the true classes.
+
+    Example:
+        >>> cross_entropy(torch.tensor([[0.0, 0.0], [0.0, 2.0]]), torch.tensor([0, 0]))
+        tensor([0.6931, 2.1269])
+    """
+    classes = z.shape[-1]
+    if y.numel() and not bool(((y >= 0) & (y < classes)).all()):
+        wrong = int(y[(y < 0) | (y >= classes)][0])
+        raise refuse("cross_entropy", "y", f"classes from 0 to {classes - 1}", wrong)
+    if z.numel() and bool((z >= 0).all()) and bool(((z.sum(-1) - 1).abs() < 1e-5).all()):
+        note = "cross_entropy: z looks like probabilities; it wants scores, before the softmax."
+        warnings.warn(note, stacklevel=2)
+    return torch.logsumexp(z, -1) - z.gather(-1, y[..., None].long())[..., 0]
+
+
+def cross_entropy_bits(
+    z: Float[Tensor, "*batch K"], y: Int[Tensor, "*batch"]
+) -> Float[Tensor, "*batch"]:
+    r"""Measures the same surprise in bits: one for a fair coin.
+
+    Example:
+        >>> cross_entropy_bits(torch.tensor([[3.0, 3.0]]), torch.tensor([0]))
+        tensor([1.])
+    """
+    return cross_entropy(z, y) / math.log(2)
+
+
+def probability_cross_entropy(
+    p: Float[Tensor, "*batch K"], q: Float[Tensor, "*batch K"]
+) -> Float[Tensor, "*batch"]:
+    r"""Measures probabilities q by probabilities p: $-\sum_ip_i\ln q_i$, where $0\ln0=0$.
+
+    Example:
+        >>> probability_cross_entropy(torch.tensor([0.5, 0.5]), torch.tensor([0.5, 0.5]))
+        tensor(0.6931)
+    """
+    return -torch.special.xlogy(p, q).sum(-1)
+
+
+def squared_loss(
+    output: Float[Tensor, "*batch K"], target: Float[Tensor, "*batch K"]
+) -> Float[Tensor, "*batch"]:
+    r"""Measures half the squared distance, whose gradient is the difference.
+
+    Example:
+        >>> squared_loss(torch.tensor([3.0, 4.0]), torch.zeros(2))
+        tensor(12.5000)
+    """
+    return (output - target).square().sum(-1) / 2
+
+
+def softmax_jacobian(z: Float[Tensor, "*batch K"]) -> Float[Tensor, "*batch K K"]:
+    r"""Differentiates the softmax: $\mathrm{diag}(p)-pp^\top$.
+
+    Example:
+        >>> softmax_jacobian(torch.zeros(2))
+        tensor([[ 0.2500, -0.2500],
+                [-0.2500,  0.2500]])
+    """
+    p = z.softmax(-1)
+    return torch.diag_embed(p) - p[..., :, None] * p[..., None, :]
+
+
+@checked
+def temperature(z: Float[Tensor, "*batch K"], T: Positive) -> Float[Tensor, "*batch K"]:
+    r"""Softens ($T>1$) or sharpens ($T<1$) the probabilities: $\mathrm{softmax}(z/T)$.
+
+    Example:
+        >>> temperature(torch.tensor([0.0, 2.0]), 1000.0).round(decimals=2)
+        tensor([0.5000, 0.5000])
+    """
+    return (z / T).softmax(-1)
+
+
+@final
+class SoftmaxRegression(nn.Module):
+    r"""Learns one row of weights a class by the cross-entropy, from weights 0.
+
+    Shapes:
+        x: (..., D); returns scores (..., K)
+
+    Args:
+        inputs: Number of features D.
+        classes: Number of classes K.
+        l2: Price of large weights, $\frac\lambda2\Vert W\Vert^2$; the bias is free.
+        solver: "lbfgs" takes all samples at once, up to 100,000; "adam" takes batches.
+        batch_size: Samples of a batch of "adam".
+
+    Example:
+        >>> x, y = torch.tensor([[-1.0], [0.0], [2.0], [3.0]]), torch.tensor([0, 0, 1, 1])
+        >>> model = SoftmaxRegression(1, 2, l2=0.01)
+        >>> _ = model.fit(x, y)
+        >>> model(x).argmax(-1).tolist()
+        [0, 0, 1, 1]
+    """
+
+    @checked
+    def __init__(
+        self, inputs: Count, classes: Annotated[int, Range(2, 10**6)], *, l2: NonNegative = 0.0,
+        solver: Literal["lbfgs", "adam"] = "lbfgs", batch_size: Count = 128,
+    ) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.zeros(classes, inputs))
+        self.bias = nn.Parameter(torch.zeros(classes))
+        self.l2, self.solver, self.batch_size = l2, solver, batch_size
+
+    def forward(self, x: Float[Tensor, "*batch D"]) -> Float[Tensor, "*batch K"]:
+        """Give the scores."""
+        return F.linear(x, self.weight, self.bias)
+
+    def risk(self, model: Model, batch: tuple[Tensor, ...], rng: torch.Generator) -> Tensor:
+        """Give the mean loss of a batch and the price of the weights: the objective of a fit."""
+        x, y = batch
+        return cross_entropy(model(x), y).mean() + self.l2 / 2 * self.weight.square().sum()
+
+    @checked
+    def fit(
+        self, x: Float[Tensor, "N D"], y: Int[Tensor, " N"], *, epochs: Count = 10,
+        lr: Positive = 0.01, run: Run | None = None, name: str = "",
+        validation: tuple[Tensor, Tensor] | None = None,
+    ) -> Trained:
+        """Learn from samples; `epochs` and the largest learning rate `lr` are those of "adam"."""
+        shared: dict[str, Any] = {
+            "validation": validation, "metrics": {"accuracy": accuracy}, "run": run, "name": name,
+        }
+        if self.solver == "adam":
+            return fit(
+                self, (x, y), self.risk, torch.optim.Adam(self.parameters(), lr=lr),
+                epochs=epochs, batch_size=self.batch_size, parts=[OneCycle(lr)], **shared,
+            )
+        if len(x) > MOST_AT_ONCE:
+            hint = 'Take solver="adam".'
+            raise refuse("SoftmaxRegression", "x", f"at most {MOST_AT_ONCE} rows", len(x), hint)
+        optimizer = torch.optim.LBFGS(
+            self.parameters(), max_iter=500, tolerance_grad=1e-9, tolerance_change=0.0,
+            history_size=20, line_search_fn="strong_wolfe",
+        )
+        return fit(self, (x, y), self.risk, optimizer, steps=1, batch_size=len(x), **shared)
+
+
+@learner
+def network(
+    inputs: Count, outputs: Count, rng: torch.Generator, *, l2: NonNegative = 0.0
+) -> nn.Module:
+    """Builds softmax regression for any table with a class to predict."""
+    if outputs < 2:
+        raise refuse("SoftmaxRegression", "target", "classes", "a number", "Try regression/ridge.")
+    return SoftmaxRegression(inputs, outputs, l2=l2)
+
+
+def empirical_risk(
+    model: Model, x: Float[Tensor, "*batch N D"], y: Int[Tensor, "*batch N"]
+) -> Float[Tensor, "*batch"]:
+    """Averages the cross-entropy of a model over samples.
+
+    Example:
+        >>> empirical_risk(lambda x: x, torch.zeros(3, 2), torch.tensor([0, 1, 1]))
+        tensor(0.6931)
+    """
+    return cross_entropy(model(x), y).mean(-1)
+
+
+@checked
+def cross_validated_risk(
+    make: Callable[[Tensor, Tensor], Model], x: Float[Tensor, "*batch N D"],
+    y: Int[Tensor, "*batch N"], *, folds: Annotated[int, Range(2, 1000)] = 5,
+) -> Float[Tensor, "*batch"]:
+    """Averages the loss of every sample under a model that was made from the other folds.
+
+    Args:
+        make: Learns a model from samples and labels.
+        x: Samples in random order; leading axes are problems of their own.
+        y: Labels.
+        folds: How many parts the samples are cut into.
+
+    Example:
+        >>> x, y = torch.zeros(4, 1), torch.tensor([0, 1, 0, 1])
+        >>> cross_validated_risk(lambda x, y: lambda x: x.expand(*x.shape[:-1], 2), x, y, folds=2)
+        tensor(0.6931)
+    """
+    if folds > x.shape[-2]:
+        raise refuse("cross_validated_risk", "folds", f"at most {x.shape[-2]}, the samples", folds)
+    losses = []
+    for held in torch.arange(x.shape[-2]).chunk(folds):
+        rest = torch.ones(x.shape[-2], dtype=torch.bool)
+        rest[held] = False
+        model = make(x[..., rest, :], y[..., rest])
+        losses.append(cross_entropy(model(x[..., held, :]), y[..., held]))
+    return torch.cat(losses, -1).mean(-1)
+
+
+@claim(control={"factor": 2.0}, source="Bridle 1990")
+def simplex_and_shift(
+    seed: Seed, *, classes: Classes = 7, shift: Annotated[float, Range(-1000, 1000)] = 13.0,
+    factor: Annotated[float, Range(0.1, 10)] = 1.0,
+) -> Evidence:
+    r"""Probabilities are positive, add up to 1, and do not change under $z+c\mathbf1$."""
+    z = _scores(seed, 500, classes)
+    p, moved = z.softmax(-1), temperature(factor * (z + shift), 1.0)
+    return every({
+        "sums": identical(p.sum(-1), torch.ones(len(z))),
+        "positive": never(p <= 0, why="an exponential is positive"),
+        "shifted": identical(moved, p),
+        "by hand": identical(p, z.exp() / z.exp().sum(-1, keepdim=True)),
+    })
+
+
+@claim(control={"inner": "δ + p"}, source="by differentiation")
+def jacobian(
+    seed: Seed, *, classes: Classes = 5, inner: Literal["δ - p", "δ + p"] = "δ - p"
+) -> Evidence:
+    r"""$\partial p_i/\partial z_j=p_i(\delta_{ij}-p_j)$: symmetric, semidefinite, null along 1."""
+    z = _scores(seed, 50, classes)
+    ours, p = softmax_jacobian(z), z.softmax(-1)
+    if inner == "δ + p":
+        ours = torch.diag_embed(p) + p[:, :, None] * p[:, None, :]
+    exact = torch.func.vmap(torch.func.jacrev(lambda one: one.softmax(-1)))(z)
+    why = "eigenvalues in float64 err by a few units of 1e-16"
+    return every({
+        "autograd": identical(ours, exact),
+        "symmetric": identical(ours, ours.mT),
+        "least eigenvalue": at_least(torch.linalg.eigvalsh(ours)[:, 0], 0, slack=1e-14, why=why),
+        "null vector": identical(ours.sum(-1), torch.zeros_like(z)),
+    })
+
+
+@claim(control={"convert": False}, source="by definition; one nat is 1/ln 2 bits")
+def cross_entropy_from_logits(
+    seed: Seed, *, classes: Classes = 6, width: Annotated[float, Range(0.1, 50)] = 5.0,
+    convert: bool = True,
+) -> Evidence:
+    r"""The loss is $-z_y+\ln\sum_je^{z_j}$, torch's own; in bits it is divided by $\ln2$."""
+    z, y = width * _scores(seed, 300, classes), _labels(seed, 300, classes)
+    bits = cross_entropy_bits(z, y) if convert else cross_entropy(z, y)
+    truth = F.one_hot(y, classes).double()
+    log2 = torch.special.xlogy(truth, z.double().softmax(-1)).sum(-1) / -math.log(2)
+    probable = probability_cross_entropy(truth, z.softmax(-1))
+    seen = log2 < 900  # beyond, the probability itself is below the smallest double
+    return every({
+        "torch": identical(cross_entropy(z, y), F.cross_entropy(z, y, reduction="none")),
+        "probabilities": identical(probable[seen], cross_entropy(z, y)[seen]),
+        "bits": identical(bits[seen], log2[seen]),
+    })
+
+
+@claim(control={"through": "softmax"}, source="by differentiation")
+def gradient(
+    seed: Seed, *, classes: Classes = 6, through: Literal["identity", "softmax"] = "identity"
+) -> Evidence:
+    r"""$\partial\ell/\partial z=p-e_y$ of the cross-entropy; of the squared loss, $\hat y-y$."""
+    z, y = _scores(seed, 200, classes).requires_grad_(), _labels(seed, 200, classes)
+    truth = F.one_hot(y, classes).double()
+    (by_entropy,) = torch.autograd.grad(cross_entropy(z, y).sum(), z)
+    outputs = z if through == "identity" else z.softmax(-1)
+    (by_square,) = torch.autograd.grad(squared_loss(outputs, truth).sum(), z)
+    return every({
+        "cross-entropy": identical(by_entropy, z.softmax(-1) - truth),
+        "squared": identical(by_square, outputs - truth),
+    })
+
+
+@claim(control={"method": "naive"}, source="Boyd and Vandenberghe 2004, sec. 3.1.5")
+def log_sum_exp(
+    seed: Seed, *, classes: Classes = 8, size: Annotated[float, Range(100, 1e4)] = 1e4,
+    method: Literal["stable", "naive"] = "stable",
+) -> Evidence:
+    r"""$\max_jz_j\le\ln\sum_je^{z_j}\le\max_jz_j+\ln K$; convex, and finite for large scores."""
+    exact = _lse(method)
+    z, w = (10 * _scores(seed.child(name), 100_000, classes) for name in "zw")
+    t = torch.rand(100_000, 1, generator=seed.child("t").torch(), dtype=z.dtype)
+    value, most = exact(z), z.amax(-1)
+    chord = (t[:, 0] * value + (1 - t[:, 0]) * exact(w)) - exact(t * z + (1 - t) * w)
+    rounding = 1e-12 * (1 + most.abs())
+    large = size * _scores(seed, 100, classes).float().sign()
+    far = exact(large).double() - large.double().amax(-1)
+    ulp = float(torch.finfo(torch.float32).eps) * size
+    return every({
+        "not below the largest": never(value < most - rounding, why="0 of 100,000, but rounding"),
+        "not above it by more": never(
+            value > most + math.log(classes) + rounding, why="0 of 100,000, but rounding"),
+        "convex": never(chord < -1e-12 * (1 + value.abs()), why="0 of 100,000 chords"),
+        "finite in float32": at_most(far.nan_to_num(nan=math.inf), math.log(classes), slack=ulp,
+                                     why="float32 rounds scores of this size"),
+    })
+
+
+@claim(control={"reference": "w₁"}, source="by definition")
+def two_classes_is_logistic(
+    seed: Seed, *, dim: Annotated[int, Range(1, 50)] = 5,
+    reference: Literal["w₁ - w₀", "w₁"] = "w₁ - w₀",
+) -> Evidence:
+    r"""With two classes the softmax is the logistic function: $p_1=\sigma((w_1-w_0)^\top x)$."""
+    model = SoftmaxRegression(dim, 2).double()
+    with torch.no_grad():
+        model.weight.copy_(_scores(seed, 2, dim))
+    x = _scores(seed.child("x"), 300, dim)
+    w0, w1 = model.weight.detach()
+    direction = w1 - w0 if reference == "w₁ - w₀" else w1
+    return identical(model(x).softmax(-1)[:, 1], (x @ direction).sigmoid())
+
+
+@claim(control={"rows": "one"}, source="by definition; Bridle 1990")
+def redundant_parameters(
+    seed: Seed, *, dim: Annotated[int, Range(1, 30)] = 6, classes: Annotated[int, Range(2, 10)] = 4,
+    l2: Annotated[float, Range(0.01, 1)] = 0.1, rows: Literal["all", "one"] = "all",
+) -> Evidence:
+    r"""One vector added to all rows of $W$ changes nothing; a price picks rows that sum to 0."""
+    x, y = _scores(seed, 200, dim), _labels(seed, 200, classes)
+    model = SoftmaxRegression(dim, classes, l2=l2).double()
+    with torch.no_grad():  # rows that do not sum to 0: the fit has to bring them there
+        model.weight.copy_(_scores(seed.child("W"), classes, dim))
+        before = model(x).softmax(-1)
+        direction = _scores(seed.child("u"), 1, dim)
+        model.weight[: classes if rows == "all" else 1] += direction
+        after = model(x).softmax(-1)
+    model.fit(x, y)
+    slack = "the gradient is below 1e-9, and the price alone holds the sum"
+    return every({
+        "probabilities": identical(after, before),
+        "rows of the best weights": equal(
+            model.weight.detach().sum(0), torch.zeros(dim).double(), tol=1e-5, why=slack),
+    })
+
+
+@claim(control={"loss": "squared"}, source="Bridle 1990; Gibbs' inequality")
+def maximum_likelihood(
+    seed: Seed, *, samples: Annotated[int, Range(50_000, 300_000)] = 100_000,
+    loss: Literal["cross-entropy", "squared"] = "cross-entropy",
+) -> Evidence:
+    r"""The least cross-entropy is the largest likelihood, and in the limit the true posterior."""
+    x, truth = _scores(seed, samples, 2), 1.5 * _scores(seed.child("W"), 3, 3)
+    posterior = (x @ truth[:, :2].mT + truth[:, 2]).softmax(-1)
+    y = torch.multinomial(posterior, 1, generator=seed.child("y").torch())[:, 0]
+    model = SoftmaxRegression(2, 3, solver="lbfgs").double()
+    if loss == "cross-entropy":
+        _descend_all(model, x, y)
+        scores = model(x).detach()
+    else:
+        inputs = torch.cat([x, torch.ones(samples, 1)], 1)
+        scores = inputs @ torch.linalg.lstsq(
+            inputs, F.one_hot(y, 3).double(), driver="gelsd").solution
+    likelihood = torch.distributions.Categorical(logits=scores).log_prob(y).sum()
+    gap = (scores.softmax(-1) - posterior).abs().sum(-1).mean()
+    why = "6 free weights: a standard error of about sqrt(6 / samples), 0.008, and room"
+    return every({
+        "loss is minus log-likelihood": identical(cross_entropy(scores, y).sum(), -likelihood),
+        "distance from the posterior": at_most(gap, 0.02, why=why),
+    })
+
+
+@claim(control={"estimator": "training"}, source="Stone 1974")
+def held_out_risk(
+    seed: Seed, *, samples: Annotated[int, Range(100, 400)] = 200,
+    dim: Annotated[int, Range(10, 40)] = 30, folds: Annotated[int, Range(2, 10)] = 5,
+    repetitions: Annotated[int, Range(100, 300)] = 200,
+    estimator: Literal["cross-validation", "training"] = "cross-validation",
+) -> Evidence:
+    r"""Cross-validation estimates the risk on new samples without bias; training data flatter."""
+    fresh = 500  # new samples, to measure each risk
+    x = _scores(seed, repetitions * (samples + fresh), dim).view(repetitions, -1, dim)
+    truth = _scores(seed.child("W"), 3, dim) / dim**0.5 * 1.5
+    posterior = (x @ truth.mT).softmax(-1)
+    y = torch.multinomial(posterior.flatten(0, 1), 1, generator=seed.child("y").torch())
+    y = y.view(repetitions, -1)
+    x, new, y, new_y = x[:, :samples], x[:, samples:], y[:, :samples], y[:, samples:]
+    whole = _descend(x, y)
+    training = empirical_risk(whole, x, y)
+    if estimator == "training":
+        guess, target = training, empirical_risk(whole, new, new_y)
+    else:
+        guess = cross_validated_risk(_descend, x, y, folds=folds)
+        # what it estimates: the risk of models that have seen one fold less
+        kept = samples - samples // folds
+        target = empirical_risk(_descend(x[:, :kept], y[:, :kept]), new, new_y)
+    error = (guess - target).std() / repetitions**0.5
+    lower = float((training - empirical_risk(whole, new, new_y)).mean())
+    return every({
+        "estimate minus risk": estimates(
+            (guess - target).mean(), 0, error=error,
+            why="standard error over independent repetitions"),
+        "training data flatter": at_most(lower, 0, why="the fit has minimized this very number"),
+    })
+
+
+@experiment(
+    reaches={"fashion_accuracy": at_least_goal(0.842), "mnist_accuracy": at_least_goal(0.917)},
+    floor={"digits_accuracy": at_least_goal(0.93)},
+    source="Xiao, Rasul, Vollgraf (2017), Fashion-MNIST, Table 3: LogisticRegression 0.842 on "
+    "Fashion-MNIST, 0.917 on MNIST",
+)
+def images(
+    run: Run, *, epochs: Count = 10, lr: Annotated[float, Range(1e-4, 0.1)] = 0.005
+) -> None:
+    """Reads pictures pixel by pixel: Fashion-MNIST and MNIST, or 8 x 8 digits when quick."""
+    sets = {"mnist" if run.full else "digits": (handwriting(run), [str(k) for k in range(10)])}
+    if run.full:
+        clothes = fashion("train", data_dir=run.data_dir), fashion("test", data_dir=run.data_dir)
+        sets["fashion"] = ((*clothes[0], *clothes[1]), list(CLOTHES))
+    for name, ((x, y, x_test, y_test), classes) in sets.items():
+        side = x.shape[-1]
+        x, x_test = x.flatten(1), x_test.flatten(1)
+        model = SoftmaxRegression(x.shape[1], 10, solver="adam" if run.full else "lbfgs", l2=1e-4)
+        model.fit(x, y, epochs=epochs, lr=lr, run=run, name=name, validation=(x_test, y_test))
+        found = outputs_of(model, x_test)
+        run.record(**{f"{name}_accuracy": float(accuracy(found, y_test))})
+        run.keep(model)
+        templates = [row.reshape(side, side) for row in model.weight.detach()]
+        run.figure(f"{name}_templates", figures.images(templates, classes, signed=True))
+        run.figure(f"{name}_confusion", figures.confusion(y_test, found.argmax(-1), classes))
+
+
+def _scores(seed: Seed, rows: int, columns: int) -> Tensor:
+    return torch.randn(rows, columns, generator=seed.torch(), dtype=torch.float64)
+
+
+def _labels(seed: Seed, rows: int, classes: int) -> Tensor:
+    return torch.randint(classes, (rows,), generator=seed.child("labels").torch())
+
+
+def _lse(method: str) -> Callable[[Tensor], Tensor]:
+    if method == "stable":
+        return lambda z: torch.logsumexp(z, -1)
+    return lambda z: z.exp().sum(-1).log()
+
+
+def _descend_all(model: SoftmaxRegression, x: Tensor, y: Tensor) -> None:
+    """Fit more samples than `fit` takes at once, with the same solver."""
+    optimizer = torch.optim.LBFGS(model.parameters(), max_iter=100, line_search_fn="strong_wolfe")
+    fit(model, (x, y), model.risk, optimizer, steps=1, batch_size=len(x))
+
+
+def _descend(x: Tensor, y: Tensor) -> Model:
+    """Fit many problems at once (R, N, D) by a fixed number of gradient steps."""
+    W = x.new_zeros(len(x), int(y.max()) + 1, x.shape[-1])
+    truth = F.one_hot(y, W.shape[1]).to(x)
+    for _ in range(GRADIENT_STEPS):
+        W = W + 1.5 * (truth - (x @ W.mT).softmax(-1)).mT @ x / x.shape[1]
+    return lambda new: new @ W.mT
