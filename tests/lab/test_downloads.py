@@ -7,7 +7,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from principia.lab.data import fashion, mnist
+from principia.lab.data import fashion, mnist, speech
 from principia.lab.data.files import Remote, RemoteFolder, find, find_folder
 from principia.lab.errors import UsageError
 
@@ -103,12 +103,23 @@ def test_a_folder_comes_whole_or_not_at_all(cache, server):
     assert [(folder / name).read_bytes() for name in "ab"] == [b"first", b"second"]
 
 
-@pytest.mark.parametrize("files", [mnist.FILES, fashion.FILES], ids=["mnist", "fashion"])
+@pytest.mark.parametrize("files", [mnist.FILES, fashion.FILES, speech.FILES],
+                         ids=["mnist", "fashion", "speech"])
 def test_the_known_sums_are_those_of_the_real_files(files):
     """The files at hand are the ones that a download would accept."""
-    folder = "mnist" if files is mnist.FILES else "fashion-mnist"
+    folder = {id(mnist.FILES): "mnist", id(fashion.FILES): "fashion-mnist"}.get(id(files), "fsdd")
     for name, wanted in files.items():
         path = find(f"{folder}/{name}")
         body = path.read_bytes()
         assert (len(body), hashlib.sha256(body).hexdigest()) == (wanted.size, wanted.sha256)
-        assert gzip.decompress(body)[:3] == b"\0\0\x08"
+        assert body[:4] == b"RIFF" or gzip.decompress(body)[:3] == b"\0\0\x08"
+
+
+def test_a_recording_that_ends_early_is_refused(tmp_path):
+    (tmp_path / "fsdd").mkdir()
+    whole = find("fsdd/7_jackson_0.wav").read_bytes()
+    for size in (len(whole) - 1, 1000, 44, 10, 0):
+        (tmp_path / "fsdd/7_jackson_0.wav").write_bytes(whole[:size])
+        with pytest.raises(UsageError, match=r"speech: 7_jackson_0\.wav (is not a|must be one)"):
+            speech.spoken_digit(data_dir=tmp_path)
+    assert float(speech.spoken_digit().abs().max()) == 1

@@ -41,13 +41,12 @@ import torch
 import torch.nn.functional as F
 from jaxtyping import Float
 from scipy.interpolate import make_interp_spline
-from scipy.io import wavfile
 from torch import Tensor, nn
 
 from principia.lab import figures
 from principia.lab.claims import claim
-from principia.lab.data.files import find
 from principia.lab.data.photographs import photographs
+from principia.lab.data.speech import spoken_digit
 from principia.lab.domains import Count, Natural, Range
 from principia.lab.errors import refuse
 from principia.lab.evidence import Evidence, Picture, Series
@@ -408,9 +407,9 @@ def scanline(
         steps=4000, batch_size=len(x), seed=run.seed.child("relu"), run=run, name="relu",
     )
     run.record(trained_rmse=float(rmse(network(data[0]).detach(), data[1])))
-    _, wave = wavfile.read(find("fsdd/7_jackson_0.wav", data_dir=run.data_dir))
+    wave = spoken_digit(data_dir=run.data_dir)
     middle = len(wave) // 2
-    speech = torch.from_numpy(wave[middle - 320 : middle + 320] / np.abs(wave).max())
+    speech = wave[middle - 320 : middle + 320]
     x, best, even = _two_fits(run, "speech", speech, m)
     run.record(speech_ratio=float(rmse(best(x), speech) / rmse(even(x), speech)))
 
