@@ -8,10 +8,14 @@ import numpy as np
 import pytest
 import torch
 
-from principia.lab import catalog
+from principia.lab import catalog, ledger
 from principia.lab.cli.app import app
+from principia.lab.data.embedded import embedded_table
+from principia.lab.data.schema import examples
 from principia.lab.data.synthetic import random_signs, separable_points
 from principia.lab.knobs import settings
+from principia.lab.learners import knobs_for, learner_of
+from principia.lab.seeds import Seed
 
 ROOT = Path(__file__).parents[2]
 TEXTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -29,12 +33,15 @@ def test_commands_name_what_exists(line):
     _, command, *rest = shlex.split(line)
     assert command in {one.name or one.callback.__name__ for one in app.registered_commands}
     keys = [word for word in rest if "/" in word or word in ("connectionism", "regression")]
+    texts = dict(word.split("=") for word in rest if "=" in word)
     if command == "check":
         selection = catalog.select(keys)
-        pairs = [word.split("=") for word in rest if "=" in word]
-        if pairs:
+        if texts:
             ((page, name),) = selection
-            settings(name, page.claim(name).knobs, dict(pairs))
+            settings(name, page.claim(name).knobs, texts)
+    elif "--data" in rest and texts:
+        schema = examples(*embedded_table(rest[rest.index("--data") + 1]), seed=Seed(0)).schema
+        settings(keys[0], knobs_for(learner_of(catalog.page(keys[0]), schema)), texts)
     else:
         for key in keys:
             catalog.page(key)
@@ -44,8 +51,10 @@ def test_the_python_of_the_readme_runs():
     (block,) = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
     X, y, _ = separable_points(np.random.default_rng(0), 50, 3, 0.2)
     patterns = random_signs(torch.Generator().manual_seed(0), 5, 784)
-    names = {"X": X, "y": y, "patterns": patterns}
+    inputs, labels = torch.tensor(X).float(), torch.tensor(y > 0).long()
+    names = {"X": X, "y": y, "patterns": patterns, "inputs": inputs, "labels": labels}
     exec(block, names)
+    assert names["trained"].history[-1]["validation_accuracy"] > 0.9
     assert names["best"].margin_ >= 0.2
     assert torch.equal(names["net"].recall(patterns).states, patterns)
     assert names["cover_count"](20, 10) / 2**20 == 0.5
@@ -57,7 +66,7 @@ def test_links_lead_somewhere():
             assert (text.parent / target).exists(), f"{text.name}: {target}"
 
 
-def test_the_readme_lists_every_page_and_experiment():
+def test_the_readme_lists_every_page():
     readme = (ROOT / "README.md").read_text()
     for chapter in catalog.chapters():
         if not chapter.package.startswith("principia."):
@@ -65,5 +74,9 @@ def test_the_readme_lists_every_page_and_experiment():
         for page in chapter.pages:
             if page.name in re.findall(r"`(\w+)`", chapter.docstring):  # named in the story
                 assert f"| `{page.name}` |" in readme
-                for name in page.experiment_names:
-                    assert f"`{page.name}:{name}`" in readme
+
+
+def test_the_ledger_document_is_what_the_command_prints():
+    text = ledger.to_markdown(ledger.experiments(), ledger.read())
+    assert (ROOT / "docs/LEDGER.md").read_text() == text, (
+        "run principia ledger --markdown > docs/LEDGER.md")

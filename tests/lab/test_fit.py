@@ -2,6 +2,7 @@
 
 import itertools
 import math
+import shutil
 
 import pytest
 import torch
@@ -256,6 +257,31 @@ def test_weights_that_a_step_has_spoiled_are_put_back(data):
     with pytest.raises(Diverged, match="its weights of the beginning of epoch 1"):
         fit(model, data, objective, torch.optim.SGD(model.parameters(), lr=0.1))
     assert torch.equal(model.weight, before)
+
+
+def test_validation_sees_the_average(data):
+    """With an average, what is measured after an epoch is the average and not the weights."""
+    seen = []
+
+    class Notes(Part):
+        def after_epoch(self, model, row):
+            seen.append(evaluate(model, data, {"loss": F.cross_entropy})["loss"])
+            return ""
+
+    trained, _ = train(None, data, chosen=lambda: [EMA(0.9), Notes()], epochs=3)
+    assert [row["validation_loss"] for row in trained.history] == pytest.approx(seen, rel=1e-6)
+    last = evaluate(trained.model, data, {"loss": F.cross_entropy})["loss"]
+    assert last == pytest.approx(seen[-1], rel=1e-6)
+
+
+@pytest.mark.skipif(not shutil.which("g++"), reason="torch compiles with a C++ compiler")
+def test_a_compiled_model_learns_the_same(data):
+    ours, theirs = nn.Linear(4, 2), nn.Linear(4, 2)
+    theirs.load_state_dict(ours.state_dict())
+    for model, compiled in ((ours, True), (theirs, False)):
+        sgd = torch.optim.SGD(model.parameters(), lr=0.1)
+        fit(model, data, CROSS_ENTROPY, sgd, epochs=2, batch_size=25, compile=compiled)
+    assert torch.allclose(ours.weight, theirs.weight, atol=1e-6)
 
 
 def test_global_generators_are_left_as_they_were(data):

@@ -11,7 +11,7 @@ import fcntl
 import json
 import math
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,9 @@ from principia.lab.errors import UsageError
 from principia.lab.experiments import Experiment
 from principia.lab.storage import write_text
 
-__all__ = ["FILE", "experiments", "measure", "read", "spread", "update", "verdict"]
+__all__ = [
+    "FILE", "experiments", "measure", "ours", "read", "spread", "to_markdown", "update", "verdict",
+]
 
 FILE = Path(__file__).with_name("ledger.json")
 
@@ -72,6 +74,35 @@ def verdict(experiment: Experiment, row: Row | None) -> str:
         if not values or statistics.mean(values) not in goal:
             return "falls short"
     return "reached"
+
+
+def ours(experiment: Experiment, row: Row) -> str:
+    """Write what we measured of the numbers that have a goal."""
+    return "; ".join(
+        f"{name.replace('_', ' ')} {spread(row['metrics'][name])}"
+        for name in experiment.reaches
+        if name in row["metrics"]
+    )
+
+
+def to_markdown(chosen: Sequence[Experiment], rows: Mapping[str, Row]) -> str:
+    """Write the ledger as a Markdown document."""
+    lines = [
+        "# The ledger", "",
+        "Every experiment of the course with what was published and what we measured at full "
+        "budget, as mean ± standard error over the seeds. Written by `principia ledger "
+        "--markdown`; `principia ledger KEY --update` measures again.", "",
+        "| experiment | published | goal | ours | seeds | verdict |",
+        "| --- | --- | --- | --- | --- | --- |",
+    ]
+    for one in chosen:
+        row = rows.get(one.key)
+        goals = "; ".join(f"{name.replace('_', ' ')} {goal.goal}" for name, goal
+                          in one.reaches.items())
+        cells = [f"`{one.key}`", one.source, goals, ours(one, row) if row else "",
+                 str(len(row["seeds"])) if row else "", verdict(one, row)]
+        lines.append(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |")
+    return "\n".join(lines) + "\n"
 
 
 def measure(

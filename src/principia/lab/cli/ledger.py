@@ -3,11 +3,15 @@
 import json as plain
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from principia.lab.cli.terminal import counted, fancy, progress, record, say
 from principia.lab.cli.train import RUNS
 from principia.lab.domains import Jobs, Seeds
 from principia.lab.environment import cores
+
+if TYPE_CHECKING:
+    from principia.lab.experiments import Experiment
 
 __all__ = ["ledger"]
 
@@ -22,6 +26,7 @@ def ledger(
     threads: Jobs | None = None,
     file: str | None = None,
     json_: bool = False,
+    markdown: bool = False,
 ) -> int:
     """Show every experiment with its published figure and ours; measure again with --update.
 
@@ -36,6 +41,7 @@ def ledger(
         threads: Threads to compute with; by default one a core.
         file: The ledger's file; by default the one that comes with Principia.
         json_: Print the rows as JSON.
+        markdown: Print the table as Markdown.
     """
     from principia.lab import ledger as book
 
@@ -53,6 +59,8 @@ def ledger(
     if json_:
         shown = {key: {**rows.get(key, {}), "verdict": found} for key, found in verdicts.items()}
         sys.stdout.write(plain.dumps(shown, indent=1) + "\n")
+    elif markdown:
+        sys.stdout.write(book.to_markdown(chosen, rows))
     else:
         for one in chosen:
             record(one.key, _fields(one, rows.get(one.key), verdicts[one.key]))
@@ -62,11 +70,9 @@ def ledger(
     return 0 if all(found == "reached" for found in verdicts.values()) else 1
 
 
-def _fields(experiment: object, row: dict | None, verdict: str) -> dict[str, str]:
+def _fields(experiment: "Experiment", row: dict | None, verdict: str) -> dict[str, str]:
     from principia.lab import ledger as book
-    from principia.lab.experiments import Experiment
 
-    assert isinstance(experiment, Experiment)  # noqa: S101
     goals = experiment.reaches
     fields = {
         "published": experiment.source,
@@ -75,16 +81,11 @@ def _fields(experiment: object, row: dict | None, verdict: str) -> dict[str, str
     }
     if row is None:
         return fields
-    ours = [
-        f"{name.replace('_', ' ')} {book.spread(row['metrics'][name])}"
-        for name in goals
-        if name in row["metrics"]
-    ]
     where = row["environment"]
     weights = [one[:12] for one in row["weights"] if one]
     return {
         **fields,
-        "ours": "; ".join(ours),
+        "ours": book.ours(experiment, row),
         "seeds": ", ".join(map(str, row["seeds"])),
         "command": row["command"],
         "measured": f"{row['measured']}, {where['platform']}, torch {where['torch']}, "
