@@ -92,23 +92,26 @@ def images(
 
 
 def confusion(truth: Any, found: Any, names: Sequence[str]) -> go.Figure:
-    """Draw how often each class was taken for each other one; right answers are left blank."""
-    counts = np.zeros((len(names), len(names)), dtype=int)
+    """Draw how often each class was taken for each other one: right in gray, wrong in red."""
+    counts = np.zeros((len(names), len(names)))
     np.add.at(counts, (np.asarray(truth), np.asarray(found)), 1)
-    wrong = counts - np.diag(counts.diagonal())
-    figure = go.Figure(
-        go.Heatmap(
-            z=wrong.tolist(), x=list(names), y=list(names), colorscale="Reds", showscale=False,
-            text=counts.tolist(), texttemplate="%{text}" if len(names) <= 20 else None,
-            hovertemplate="%{y} taken for %{x}: %{text}<extra></extra>", xgap=1, ygap=1,
+    right = np.eye(len(names), dtype=bool)
+    figure = go.Figure()
+    for hidden, scale in ((~right, ["#e5e7eb", "#e5e7eb"]), (right | (counts == 0), "Reds")):
+        figure.add_trace(
+            go.Heatmap(
+                z=np.where(hidden, np.nan, counts), x=list(names), y=list(names), zmin=0,
+                zmax=max(3.0, float(counts[~right].max(initial=0))), colorscale=scale,
+                showscale=False, xgap=2, ygap=2, texttemplate="%{z}" if len(names) <= 20 else None,
+                hovertemplate="%{y} taken for %{x}: %{z}<extra></extra>",
+            )
         )
-    )
     _dress(figure)
     figure.update_xaxes(title="answer", type="category", constrain="domain")
     figure.update_yaxes(
         title="truth", type="category", autorange="reversed", scaleanchor="x", constrain="domain"
     )
-    figure.update_layout(height=460)
+    figure.update_layout(height=520)
     return figure
 
 

@@ -1,0 +1,249 @@
+import itertools
+
+import jaxtyping
+import numpy as np
+import pytest
+import torch
+from scipy.optimize import brentq
+from sklearn.neural_network import MLPClassifier
+from torch import nn
+
+from planting import assert_caught
+from principia.lab.catalog import page
+from principia.lab.errors import UsageError
+from principia.networks.activations import ACTIVATIONS
+from principia.networks.mlp import (
+    MLP,
+    as_linear_functional,
+    flip_signs,
+    level_set_points,
+    permute_hidden,
+    rescale_unit,
+    ridge,
+    widen,
+)
+
+KEY = "networks/mlp"
+
+
+def rng(seed=0):
+    return torch.Generator().manual_seed(seed)
+
+
+def normal(*shape, seed=0):
+    return torch.randn(*shape, generator=rng(seed), dtype=torch.float64)
+
+
+def net(*sizes, **options):
+    return MLP(sizes, rng=rng(1), **options).double()
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "claim"),
+    [
+        ("skip_init(nn.Linear, n, m, bias=bias)", "skip_init(nn.Linear, n, m, bias=n < m)",
+         "parameter_count"),
+        ("(self.phi if number < len(self.layers)", "(self.phi if number <= len(self.layers)",
+         "composition"),
+        ("outputs = [x]", "outputs = [0 * x]", "composition"),
+        ("return f(torch.eye(n,", "return -f(torch.eye(n,", "linear_functional"),
+        ("vjp(sigma, x @ w + b)", "vjp(sigma, x @ w.abs() + b)", "ridge_invariance"),
+        ("derivative[..., None] * w", "value[..., None] * w", "ridge_invariance"),
+        ("torch.where(same, middle, start)", "torch.where(same, start, middle)",
+         "ridge_invariance"),
+        ("grid[:, :-1][columns]])", "grid[:, 1:][columns]])", "ridge_invariance"),
+        ("outgoing[:, order])", "outgoing)", "permutation_symmetry"),
+        ("_rebuilt(mlp, layer, incoming[order],", "_rebuilt(mlp, layer, incoming,",
+         "permutation_symmetry"),
+        ("outgoing / factors)", "outgoing * factors)", "sign_and_scale_symmetry"),
+        ("factors[i] = c", "factors[0] = c", "sign_and_scale_symmetry"),
+        ("nn.Parameter(incoming[:, n].clone())", "nn.Parameter(incoming[:, 0].clone())",
+         "sign_and_scale_symmetry"),
+        ("incoming[i], (1 - alpha) *", "incoming[i], alpha *", "nesting"),
+        ("_draw(row, mlp.sizes", "_draw(column, mlp.sizes", "nesting"),
+        ("before.out_features = after.in_features = len(incoming)", "pass", "nesting"),
+        ("(layer(x))", "(layer(x.detach() + 0 * x))", "gradient_normal_to_level_set"),
+    ],
+)
+def test_claims_catch_planted_bugs(old, new, claim):
+    assert_caught(KEY, old, new, claim)
+
+
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("activation", sorted(ACTIVATIONS))
+def test_network_is_torchs_sequential_to_the_bit(activation, bias):
+    with torch.random.fork_rng():
+        torch.manual_seed(3)
+        theirs = nn.Sequential(
+            nn.Linear(5, 7, bias=bias), ACTIVATIONS[activation].module(),
+            nn.Linear(7, 2, bias=bias),
+        )
+        torch.manual_seed(3)
+        ours = MLP([5, 7, 2], activation=activation, bias=bias)
+    x = torch.randn(3, 4, 5, generator=rng())
+    assert torch.equal(ours(x), theirs(x))
+    assert torch.equal(MLP((5, 7), rng=rng())(x[0]), MLP([5, 7], rng=rng())(x[0]))
+
+
+def test_network_is_scikit_learns_with_its_weights():
+    x, y = normal(200, 6).numpy(), (normal(200, seed=1) > 0).long().numpy()
+    theirs = MLPClassifier((8, 5), activation="tanh", max_iter=3, tol=10.0, random_state=0)
+    theirs.set_params(n_iter_no_change=100)
+    with pytest.warns(UserWarning, match="Maximum iterations"):
+        theirs.fit(x, y)
+    ours = net(6, 8, 5, 1, activation="tanh", out_activation="sigmoid")
+    with torch.no_grad():
+        for layer, W, b in zip(ours.layers, theirs.coefs_, theirs.intercepts_, strict=True):
+            layer.weight.copy_(torch.tensor(W.T))
+            layer.bias.copy_(torch.tensor(b))
+    probability = ours(torch.tensor(x))[:, 0].detach()
+    np.testing.assert_allclose(probability, theirs.predict_proba(x)[:, 1], atol=1e-12)
+
+
+@pytest.mark.parametrize("lead", [(), (4,), (2, 3), (0,)])
+def test_leading_axes_pass_through(lead):
+    mlp = net(5, 4, 3, activation="gelu")
+    x = normal(*lead, 5)
+    assert mlp(x).shape == (*lead, 3)
+    flat = mlp(x.reshape(-1, 5)).reshape(*lead, 3)
+    torch.testing.assert_close(mlp(x), flat, rtol=0, atol=1e-14)
+    assert [tuple(one.shape) for one in mlp.activations(x)] == [(*lead, k) for k in (5, 4, 3)]
+
+
+def test_gradients_and_transforms_of_torch():
+    mlp = net(3, 4, 2, activation="tanh")
+    parameters = dict(mlp.named_parameters())
+
+    def value(x, *given):
+        return torch.func.functional_call(mlp, dict(zip(parameters, given, strict=True)), x)
+
+    assert torch.autograd.gradcheck(value, (normal(5, 3).requires_grad_(), *parameters.values()))
+    rows = torch.func.vmap(torch.func.jacrev(mlp))(normal(6, 3))
+    assert rows.shape == (6, 2, 3)
+
+
+def test_network_is_compiled_and_exported_whole(monkeypatch):
+    mlp = MLP([6, 5, 2], rng=rng())
+    x = torch.randn(4, 6, generator=rng())
+    monkeypatch.setattr(jaxtyping.config, "jaxtyping_disable", True)  # it breaks the graph itself
+    # eager: one graph without a break is what matters, not which compiler is installed
+    compiled = torch.compile(mlp, fullgraph=True, backend="eager")
+    assert torch.equal(compiled(x), mlp(x))
+    program = torch.export.export(mlp, (x,), dynamic_shapes=({0: torch.export.Dim("B")},))
+    other = torch.randn(9, 6, generator=rng(1))
+    torch.testing.assert_close(program.module()(other), mlp(other))
+
+
+def test_copies_leave_the_original_alone():
+    mlp = net(4, 5, 3, 2)
+    before = {name: one.clone() for name, one in mlp.state_dict().items()}
+    x, draws = normal(50, 4), rng(2)
+    copies = [permute_hidden(mlp, 1, torch.arange(5).flip(0)), rescale_unit(mlp, 2, 1, 3.0)]
+    copies += [widen(mlp, 2, how, i=2, alpha=-1.5, rng=draws) for how in ("zero", "split", "dead")]
+    for one in copies:
+        torch.testing.assert_close(one(x), mlp(x), rtol=0, atol=1e-13)
+        nn.init.zeros_(one.layers[0].weight)
+        nn.init.zeros_(one.layers[2].bias)
+    assert all(torch.equal(before[name], one) for name, one in mlp.state_dict().items())
+
+
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_symmetries_without_bias_and_in_single_precision(bias, dtype):
+    mlp = MLP([4, 6, 5, 2], activation="identity", bias=bias, rng=rng()).to(dtype)
+    x = normal(20, 4).to(dtype)
+    signs = torch.tensor([1, -1, -1, 1, 1, -1])
+    for other in (flip_signs(mlp, 1, signs), permute_hidden(mlp, 2, [4, 3, 2, 1, 0]),
+                  rescale_unit(mlp, 1, 5, 0.25), widen(mlp, 1, "dead", rng=rng())):
+        assert {one.dtype for one in other.parameters()} == {dtype}
+        torch.testing.assert_close(other(x), mlp(x), rtol=1e-5, atol=1e-6)
+
+
+def test_level_set_points_are_where_scipy_finds_the_roots():
+    mlp = net(2, 20, 1, activation="tanh")
+
+    def f(x):
+        return 5 * mlp(x)[:, 0] + x[:, 0] - x[:, 1] ** 2
+
+    found = level_set_points(f, 0.3, low=-2, high=2, cells=16).detach()
+    crossings = []
+    for tick, (a, b) in itertools.product(
+        np.linspace(-2, 2, 17), itertools.pairwise(np.linspace(-2, 2, 17))
+    ):
+        for line in (lambda t, s=tick: [s, t], lambda t, s=tick: [t, s]):
+            def gap(t, line=line):
+                return float(f(torch.tensor([line(t)], dtype=torch.float64)).detach()) - 0.3
+            if gap(a) * gap(b) < 0:
+                crossings.append(line(brentq(gap, a, b, xtol=1e-15)))
+    order = np.lexsort(np.round(found.numpy().T, 8)), np.lexsort(np.round(np.array(crossings).T, 8))
+    assert len(found) == len(crossings) > 10
+    np.testing.assert_allclose(found[order[0]], np.array(crossings)[order[1]], atol=1e-12)
+    assert level_set_points(f, 1e6).shape == (0, 2)
+
+
+def test_ridge_of_every_activation_has_the_gradient_of_autograd():
+    w = normal(4, seed=2)
+    for activation in ACTIVATIONS.values():
+        x = normal(30, 4).requires_grad_()
+        value, gradient = ridge(x, w, 0.3, activation.module())
+        torch.testing.assert_close(gradient, torch.autograd.grad(value.sum(), x)[0])
+
+
+def test_linear_functional_of_an_integral():
+    nodes, weights = np.polynomial.legendre.leggauss(8)
+    powers = torch.tensor(nodes[:, None] ** np.arange(6))
+
+    def integral(coefficients):  # of a polynomial over [-1, 1]
+        return (coefficients @ powers.T) @ torch.tensor(weights)
+
+    exact = [2 / (k + 1) if k % 2 == 0 else 0.0 for k in range(6)]
+    np.testing.assert_allclose(as_linear_functional(integral, 6), exact, atol=1e-14)
+
+
+def test_quick_experiment_draws_all_its_pictures():
+    outcome = page(KEY).experiments()["hidden_300"](epochs=4)
+    assert set(outcome.figures) == {"first_layer", "confusion", "level_sets"}
+    drawn = [np.array(one.z, dtype=float) for one in outcome.figures["confusion"].data]
+    confusion = np.nansum(drawn, axis=0)
+    assert confusion.sum() == 360
+    assert np.trace(confusion) / 360 == pytest.approx(outcome.metrics["digits_accuracy"])
+
+
+def test_bad_input_is_told_in_one_sentence():
+    mlp = net(784, 300, 10)
+    width = r"MLP: x must have width 784 at layer 1; got width "
+    with pytest.raises(UsageError, match=width + r"10, shape \(64, 10\)\.$"):
+        mlp(normal(64, 10))
+    with pytest.raises(UsageError, match=width + r"28, shape \(2, 28, 28\)\. Flatten .*flatten\(1"):
+        mlp(normal(2, 28, 28))
+    mlp.layers[1] = nn.Linear(200, 10)
+    with pytest.raises(UsageError, match="must have width 200 at layer 2; got width 300"):
+        mlp(normal(3, 784))
+    for sizes, told in (((3,), r"two or more values; got \(3,\)"), ((), "one or more values"),
+                        ((3, 0), r".* each an integer in \[1, inf\); got \(3, 0\)")):
+        with pytest.raises(UsageError, match=f"MLP: sizes must be {told}"):
+            MLP(sizes)
+    with pytest.raises(UsageError, match=r"one of 'identity', .*; got 'rellu'\. Did you mean 're"):
+        MLP([2, 2], activation="rellu")
+
+
+def test_bad_symmetries_are_told_in_one_sentence():
+    mlp, sigmoid = net(3, 4, 2), net(3, 4, 2, activation="sigmoid")
+    for perm in ([0, 1, 2], [0, 1, 2, 2], [1, 2, 3, 4]):
+        told = r"perm must be a permutation of the 4 units of layer 1, 0 to 3; got \["
+        with pytest.raises(UsageError, match=told):
+            permute_hidden(mlp, 1, perm)
+    with pytest.raises(UsageError, match="layer must be one of the 1 hidden layers, from 1; got 2"):
+        widen(mlp, 2)
+    with pytest.raises(UsageError, match="flip_signs: the activation must be odd; got 'relu'"):
+        flip_signs(mlp, 1, torch.ones(4))
+    with pytest.raises(UsageError, match=r"signs must be one for each of the 4 units .*; got \(3,"):
+        flip_signs(net(3, 4, 2, activation="tanh"), 1, torch.ones(3))
+    with pytest.raises(UsageError, match="positively homogeneous; got 'sigmoid'"):
+        rescale_unit(sigmoid, 1, 0, 2.0)
+    with pytest.raises(UsageError, match=r"rescale_unit: i must be an integer in \[0, 3\]; got 4"):
+        rescale_unit(mlp, 1, 4, 2.0)
+    with pytest.raises(UsageError, match=r"how must be 'zero' or 'split' with sigmoid; got 'dead'"):
+        widen(sigmoid, 1, "dead")
+    with pytest.raises(UsageError, match="low must be below high, which is 1; got 2"):
+        level_set_points(lambda x: x[:, 0], 0.0, low=2)
