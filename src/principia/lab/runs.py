@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import datetime
+import errno
 import fcntl
 import hashlib
 import json
@@ -20,6 +21,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import asdict, dataclass, field
@@ -145,16 +147,7 @@ class RunFolder:
 
 
 def create(runs_dir: Path, asked: Asked) -> RunFolder:
-    """Make a new run folder with its configuration."""
-    stem = re.sub(r"\W+", "-", asked.key)
-    try:
-        runs_dir.mkdir(parents=True, exist_ok=True)
-        path = _new_folder(runs_dir, stem)
-    except OSError as error:
-        reason = error.strerror or error
-        raise UsageError(
-            f"run: {runs_dir} cannot be written: {reason}. Name another with --runs-dir."
-        ) from error
+    """Make a new run folder with its configuration; there is never one without the other."""
     config = {
         "format": FORMAT,
         "asked": asdict(asked),
@@ -164,8 +157,31 @@ def create(runs_dir: Path, asked: Asked) -> RunFolder:
         "code": _code_hash(asked.page),
         "git": _revision(),
     }
-    write_text(path / CONFIG, json.dumps(config, indent=1) + "\n")
-    return RunFolder(path)
+    try:
+        runs_dir.mkdir(parents=True, exist_ok=True)
+        temporary = Path(tempfile.mkdtemp(dir=runs_dir, prefix=".new-"))
+        temporary.chmod(0o755)  # mkdtemp makes it private; a run is not
+        write_text(temporary / CONFIG, json.dumps(config, indent=1) + "\n")
+        return RunFolder(_named(temporary, re.sub(r"\W+", "-", asked.key)))
+    except OSError as error:
+        reason = error.strerror or error
+        raise UsageError(
+            f"run: {runs_dir} cannot be written: {reason}. Name another with --runs-dir."
+        ) from error
+
+
+def _named(temporary: Path, stem: str) -> Path:
+    """Give a new folder the next free name."""
+    runs_dir = temporary.parent
+    tails = [one.name.removeprefix(f"{stem}-") for one in runs_dir.glob(f"{stem}-*")]
+    number = max((int(tail) for tail in tails if tail.isdigit()), default=0) + 1
+    while True:
+        try:
+            return temporary.rename(runs_dir / f"{stem}-{number}")
+        except OSError as error:
+            if error.errno not in (errno.EEXIST, errno.ENOTEMPTY):
+                raise
+            number += 1  # somebody else was faster
 
 
 def discard_if_empty(folder: RunFolder) -> None:
@@ -176,21 +192,9 @@ def discard_if_empty(folder: RunFolder) -> None:
             folder.path.parent.rmdir()
 
 
-def _new_folder(runs_dir: Path, stem: str) -> Path:
-    tails = [one.name.removeprefix(f"{stem}-") for one in runs_dir.glob(f"{stem}-*")]
-    number = max((int(tail) for tail in tails if tail.isdigit()), default=0) + 1
-    while True:
-        path = runs_dir / f"{stem}-{number}"
-        try:
-            path.mkdir()
-            return path
-        except FileExistsError:  # somebody else was faster
-            number += 1
-
-
 def list_runs(runs_dir: Path) -> list[RunFolder]:
     """List the runs of a folder, oldest first."""
-    found = [RunFolder(one.parent) for one in runs_dir.glob(f"*/{CONFIG}")]
+    found = [RunFolder(one.parent) for one in runs_dir.glob(f"[!.]*/{CONFIG}")]
     return sorted(found, key=lambda one: (str(one.config.get("began")), one.name))
 
 

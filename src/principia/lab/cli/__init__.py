@@ -1,4 +1,4 @@
-"""The command line: `principia ls`, `show`, `check`, `run`, `errata`, `cite`, `doctor`, `tour`.
+"""The command line: `principia ls`, `show`, `check`, `run`, `ledger`, `tour` and more.
 
 Exit codes: 0 all is well, 1 something was refuted or a goal missed, 2 wrong use, 130 interrupted,
 70 a bug of Principia.
@@ -21,6 +21,8 @@ def main() -> None:
             setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")  # a terminal without the letters of mathematics
+    # threads that wait must not spin: on a busy machine they would take the time of those at work
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     debug = "--debug" in sys.argv or bool(os.environ.get("PRINCIPIA_DEBUG"))
     try:
         code = _run()

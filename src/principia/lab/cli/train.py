@@ -52,7 +52,7 @@ def run(
         runs_dir: Folder of the run folders.
         data_dir: Folder with the data sets; searched before PRINCIPIA_DATA.
         device: Where to compute, as torch names it: cpu, cuda, mps.
-        threads: Threads to compute with; by default one a core.
+        threads: Threads to compute with; by default one a core at full budget, else one.
         save_every: Seconds between two checkpoints.
     """
     from principia.lab.runs import create, discard_if_empty, execute, find_run
@@ -66,7 +66,8 @@ def run(
             return 0 if result["reached"] else 1
     else:
         asked = _asked(
-            key, budget, seed, set_, data, target, drop, data_dir, device, threads or cores()
+            key, budget, seed, set_, data, target, drop, data_dir, device,
+            threads or (cores() if budget == "full" else 1),
         )
         folder = create(Path(runs_dir), asked)
     try:
