@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from html import escape
 from pathlib import Path
@@ -74,13 +74,20 @@ def claims_report(title: str, findings: Sequence[Finding]) -> str:
     return _render(title, "", findings, sections)
 
 
-def run_report(folder: RunFolder) -> str:
-    """Write what a run found, beside its goals, with its curves and figures, from its files."""
-    asked, config, result = folder.asked, folder.config, folder.result or {}
+def run_report(folder: RunFolder, result: Mapping[str, Any] | None = None) -> str:
+    """Write what a run found, beside its goals, with its curves and figures, from its files.
+
+    Args:
+        folder: The run.
+        result: Its outcome, where that is not in the folder yet.
+    """
+    asked, config, result = folder.asked, folder.config, result or folder.result or {}
     own = asked.data is not None
     experiment = None if own else page(asked.page).experiments()[asked.experiment]
     goals, reached = result.get("goals", {}), bool(result.get("reached"))
-    figures = {name.replace("_", " "): one for name, one in folder.figures().items()}
+    drawings = folder.figures()
+    order = result.get("figures", sorted(drawings))
+    figures = {name.replace("_", " "): drawings[name] for name in order}
     if (drawn := curves(folder.curves())) is not None:
         figures = {"learning curves": drawn, **figures}
     section = Section(

@@ -134,15 +134,12 @@ class RunFolder:
         return found
 
     def figures(self) -> dict[str, Any]:
-        """Read the figures by name."""
+        """Read the figures by name, in the order of the alphabet."""
         import plotly.io
 
-        order = (self.result or {}).get("figures") or [
-            path.stem for path in sorted((self.path / FIGURES).glob("*.json"))
-        ]
         return {
-            name: plotly.io.from_json((self.path / FIGURES / f"{name}.json").read_text("utf-8"))
-            for name in order
+            path.stem: plotly.io.from_json(path.read_text(encoding="utf-8"))
+            for path in sorted((self.path / FIGURES).glob("*.json"))
         }
 
 
@@ -238,8 +235,9 @@ def execute(
             extra = {"schema": schema} if schema else {}
             digest = save_model(folder.path / MODEL, run.model, extra)
         result = {**outcome.to_json(), "figures": list(run.figures), "weights": digest}
+        write_text(folder.path / REPORT, run_report(folder, result))
+        # last, because it says that the run has ended
         write_text(folder.path / RESULT, json.dumps(result, indent=1) + "\n")
-        write_text(folder.path / REPORT, run_report(folder))
     return outcome
 
 
