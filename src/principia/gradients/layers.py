@@ -1,0 +1,812 @@
+r"""Local gradients of layers: each layer needs to know only its own derivative.
+
+A layer gets $\delta=\partial L/\partial z$, the gradient by what it gave out, and owes the gradient
+by each thing that it took in: $\delta$ times its own Jacobian, and nothing of the rest of the
+network. So a rule for each kind of layer is enough for all networks, and the rules are short: a
+product with the transposed weights, a mask, a difference, a sum. Seldom is a Jacobian written down:
+that of an elementwise function is diagonal, that of a maximum picks one entry, and those of
+softmax and logarithm cancel to $p-e_y$, which stays exact in float32 where $p_y$ itself has
+vanished. Where a function has a kink, any slope between the two sides serves; torch takes 0.
+
+$$ z = Wx+b:\quad \frac{\partial L}{\partial W} = \sum_b\delta_bx_b^\top, \quad
+\frac{\partial L}{\partial x} = W^\top\delta, \quad
+\frac{\partial L}{\partial b} = \sum_b\delta_b $$
+
+$$ h = f(z):\quad \frac{\partial L}{\partial z} = \frac{\partial L}{\partial h}\odot f'(z), \quad
+h = \max_iz_i:\quad \frac{\partial L}{\partial z} = \frac{\partial L}{\partial h}\,e_{\arg\max z} $$
+
+$$ \ell = -\ln p_y,\ p = \mathrm{softmax}(z):\quad \frac{\partial\ell}{\partial z} = p-e_y, \quad
+\ell = \tfrac12\Vert\hat y-y\Vert^2:\quad \frac{\partial\ell}{\partial\hat y} = \hat y-y $$
+
+$$ y = x+F(x):\quad \frac{\partial L}{\partial x} = \delta+
+\Big[\frac{\partial F}{\partial x}\Big]^\top\delta, \quad
+z_{bi} = x_{bi}+a_i:\quad \frac{\partial L}{\partial a_i} = \sum_b\delta_{bi} $$
+
+Symbols:
+    $L$: a scalar that depends on everything
+    $\delta$: gradient of $L$ by the output of a layer, the argument of its `backward`
+    $x, W, b$: inputs (a sample $x_b$ in each row), weights and bias of `LinearFn`
+    $f, f'$: a row of `ACTIVATIONS` and its derivative, for `ElementwiseFn`
+    $p, e_y$: probabilities and the unit vector of the true class, for `SoftmaxCrossEntropyFn`
+    $\hat y, y$: outputs and targets of `SquaredLossFn`
+    $F$: branch beside the identity, whose output is the `h` of `ResidualFn`
+    $a$: operand that is repeated along the axes that it lacks, for `BroadcastAddFn`
+
+References:
+    Rockafellar (1970), Convex analysis. Princeton University Press. doi:10.1515/9781400873173
+    Rumelhart, Hinton and Williams (1986), Learning representations by back-propagating errors.
+        Nature 323. doi:10.1038/323533a0
+    Bridle (1990), Probabilistic interpretation of feedforward classification network outputs, with
+        relationships to statistical pattern recognition. Neurocomputing, NATO ASI Series 68.
+        doi:10.1007/978-3-642-76153-9_28
+    LeCun, Bottou, Bengio and Haffner (1998), Gradient-based learning applied to document
+        recognition. Proceedings of the IEEE 86(11). doi:10.1109/5.726791
+    Griewank and Walther (2008), Evaluating derivatives: principles and techniques of algorithmic
+        differentiation. SIAM. doi:10.1137/1.9780898717761
+    Goodfellow, Bengio and Courville (2016), Deep learning, sec. 6.5. MIT Press.
+        https://www.deeplearningbook.org
+"""
+
+__all__ = [
+    "BroadcastAddFn", "ElementwiseFn", "HardtanhFn", "Layer", "LayeredClassifier", "LinearFn",
+    "MaxFn", "ResidualFn", "SoftmaxCrossEntropyFn", "SquaredLossFn", "check",
+]
+
+import itertools
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Annotated, Any, Literal, final
+
+import plotly.graph_objects as go
+import torch
+from jaxtyping import Float, Int, Shaped
+from torch import Tensor, nn
+from torch.autograd import Function
+from torch.nn import functional as F
+
+from principia.lab.claims import claim
+from principia.lab.data.handwriting import handwriting
+from principia.lab.domains import Choice, Count, Positive, Range, SeedNumber
+from principia.lab.errors import refuse
+from principia.lab.evidence import Evidence, Series
+from principia.lab.experiments import Run, at_least_goal, at_most_goal, experiment
+from principia.lab.figures import VERDICT_COLORS
+from principia.lab.knobs import checked, knobs_of
+from principia.lab.relations import at_most, equal, every, identical, never
+from principia.lab.seeds import Seed
+from principia.lab.training import OneCycle, accuracy, fit
+from principia.lab.training.parts import Part
+from principia.networks.activations import ACTIVATIONS, Activation
+from principia.networks.mlp import MLP, ActivationName
+
+Shapes = tuple[tuple[Count, ...], ...]
+Batch = Annotated[int, Range(1, 64)]
+Width = Annotated[int, Range(2, 64)]
+CHECKED = 1e-6  # step and tolerance of gradcheck: curvature and rounding both stay far below
+CLEAR = 1e-3  # distance from a kink that such a step does not cross
+
+
+class _Rule(Function):
+    """A layer that keeps its operands for the way back, and that torch.func may map over."""
+
+    generate_vmap_rule = True
+    backward: Any  # a gradient for each operand, from as many as there are outputs
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        ctx.save_for_backward(*(one for one in inputs if isinstance(one, Tensor)))
+        ctx.others = [one for one in inputs if not isinstance(one, Tensor)]
+
+
+@final
+class LinearFn(_Rule):
+    r"""Multiplies by weights and adds a bias: $\sum_b\delta_bx_b^\top$, $W^\top\delta$, $\delta$.
+
+    Shapes:
+        x: (B, n); W: (m, n); b: (m,) or None; returns (B, m)
+
+    Example:
+        >>> x, W = torch.tensor([[1.0, 2.0]]), torch.ones(3, 2, requires_grad=True)
+        >>> LinearFn.apply(x, W, torch.zeros(3)).sum().backward()
+        >>> W.grad[0]
+        tensor([1., 2.])
+    """
+
+    @staticmethod
+    def forward(
+        x: Shaped[Tensor, "B _"], W: Shaped[Tensor, "m _"], b: Shaped[Tensor, "..."] | None = None
+    ) -> Float[Tensor, "B m"]:
+        """Compute $Wx+b$ for each row."""
+        _need_floats("LinearFn", x=x, W=W, b=b)
+        if x.shape[1] != W.shape[1]:
+            raise refuse("LinearFn", "x", f"of width {W.shape[1]}, like W", tuple(x.shape))
+        if b is not None and b.shape != W.shape[:1]:
+            hint = "Any other shape would be broadcast over the wrong axis."
+            raise refuse("LinearFn", "b", f"of shape ({len(W)},)", tuple(b.shape), hint)
+        return x @ W.mT if b is None else x @ W.mT + b
+
+    @staticmethod
+    def backward(ctx: Any, delta: Tensor) -> tuple[Tensor | None, ...]:
+        """Give each factor the other one, times the gradient."""
+        x, W, *b = ctx.saved_tensors
+        return delta @ W, delta.mT @ x, delta.sum(dim=0) if b else None
+
+
+@final
+class ElementwiseFn(_Rule):
+    r"""Applies a function to each entry; the gradient is multiplied by $f'(z)$, entry by entry.
+
+    Example:
+        >>> z = torch.tensor([-1.0, 2.0], requires_grad=True)
+        >>> ElementwiseFn.apply(z, ACTIVATIONS["relu"]).sum().backward()
+        >>> z.grad
+        tensor([0., 1.])
+    """
+
+    @staticmethod
+    def forward(z: Shaped[Tensor, "*shape"], f: Any) -> Float[Tensor, "*shape"]:
+        """Compute $f(z)$; f is a row of `ACTIVATIONS`, or any other `Activation`."""
+        _need_floats("ElementwiseFn", z=z)
+        if not isinstance(f, Activation):
+            hint = "Take a row of ACTIVATIONS, such as ACTIVATIONS['tanh']."
+            raise refuse("ElementwiseFn", "f", "an Activation", f, hint)
+        return f.module()(z.view_as(z))  # a view: z itself may not be what comes out
+
+    @staticmethod
+    def backward(ctx: Any, delta: Tensor) -> tuple[Tensor, None]:
+        """Multiply by the derivative at the field, not at the output."""
+        (z,) = ctx.saved_tensors
+        (f,) = ctx.others
+        return delta * f.derivative(z), None
+
+
+@final
+class HardtanhFn(_Rule):
+    r"""Clips each entry to $[-1,1]$; the gradient passes where nothing was clipped.
+
+    Example:
+        >>> z = torch.tensor([-3.0, 0.5], requires_grad=True)
+        >>> HardtanhFn.apply(z).sum().backward()
+        >>> z.grad
+        tensor([0., 1.])
+    """
+
+    @staticmethod
+    def forward(z: Shaped[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
+        """Clip."""
+        _need_floats("HardtanhFn", z=z)
+        return z.clamp(-1, 1)
+
+    @staticmethod
+    def backward(ctx: Any, delta: Tensor) -> Tensor:
+        """Mask the gradient."""
+        (z,) = ctx.saved_tensors
+        return delta * (z.abs() < 1)
+
+
+@final
+class MaxFn(_Rule):
+    r"""Takes the largest entry of the last axis; the whole gradient goes to it, $e_{\arg\max}$.
+
+    Example:
+        >>> z = torch.tensor([1.0, 5.0, 2.0], requires_grad=True)
+        >>> MaxFn.apply(z).backward()
+        >>> z.grad
+        tensor([0., 1., 0.])
+    """
+
+    @staticmethod
+    def forward(z: Shaped[Tensor, "*shape k"]) -> Float[Tensor, "*shape"]:
+        """Find the maximum."""
+        _need_floats("MaxFn", z=z)
+        return z.amax(dim=-1)
+
+    @staticmethod
+    def backward(ctx: Any, delta: Tensor) -> Tensor:
+        """Send the gradient to one entry, also where several are the largest."""
+        (z,) = ctx.saved_tensors
+        return torch.zeros_like(z).scatter(-1, z.argmax(dim=-1, keepdim=True), delta[..., None])
+
+
+@final
+class SoftmaxCrossEntropyFn(_Rule):
+    r"""Computes $-\ln p_y$ of each sample from its logits, in one step; the gradient is $p-e_y$.
+
+    Shapes:
+        z: (B, K); y: (B,) integers; returns (B,)
+
+    Example:
+        >>> z = torch.zeros(1, 2, requires_grad=True)
+        >>> SoftmaxCrossEntropyFn.apply(z, torch.tensor([1])).sum().backward()
+        >>> z.grad
+        tensor([[ 0.5000, -0.5000]])
+    """
+
+    @staticmethod
+    def forward(z: Shaped[Tensor, "B K"], y: Int[Tensor, "..."]) -> Float[Tensor, " B"]:
+        """Subtract the logit of the true class from the logarithm of the sum."""
+        _need_floats("SoftmaxCrossEntropyFn", z=z)
+        if y.shape != z.shape[:1]:
+            domain = f"one class a sample, of shape ({len(z)},)"
+            raise refuse("SoftmaxCrossEntropyFn", "y", domain, tuple(y.shape))
+        return z.logsumexp(dim=1) - z.gather(1, y[:, None])[:, 0]
+
+    @staticmethod
+    def backward(ctx: Any, delta: Tensor) -> tuple[Tensor, None]:
+        """Subtract 1 from the probability of the true class."""
+        z, y = ctx.saved_tensors  # not the probabilities: saved, they would have no derivative
+        hit = torch.arange(z.shape[1], device=z.device) == y[:, None]
+        return delta[:, None] * (z.softmax(dim=1) - hit.to(z)), None
+
+
+@final
+class SquaredLossFn(_Rule):
+    r"""Computes $\frac12\Vert\hat y-y\Vert^2$ of each sample; the gradient is $\hat y-y$.
+
+    Example:
+        >>> outputs = torch.tensor([[3.0, 1.0]], requires_grad=True)
+        >>> SquaredLossFn.apply(outputs, torch.ones(1, 2)).sum().backward()
+        >>> outputs.grad
+        tensor([[2., 0.]])
+    """
+
+    @staticmethod
+    def forward(outputs: Shaped[Tensor, "B K"], y: Shaped[Tensor, "..."]) -> Float[Tensor, " B"]:
+        """Halve the squared distances."""
+        _need_floats("SquaredLossFn", outputs=outputs, y=y)
+        _need_shape("SquaredLossFn", "y", y, outputs.shape)
+        return (outputs - y).square().sum(dim=1) / 2
+
+    @staticmethod
+    def backward(ctx: Any, delta: Tensor) -> tuple[Tensor, Tensor]:
+        """Give the difference, and its opposite to the targets."""
+        outputs, y = ctx.saved_tensors
+        gradient = delta[:, None] * (outputs - y)
+        return gradient, -gradient
+
+
+@final
+class ResidualFn(_Rule):
+    r"""Adds a branch to its input, $x+h$; both get the gradient, so that with $h=F(x)$ they add.
+
+    Example:
+        >>> x = torch.tensor([1.0, 2.0], requires_grad=True)
+        >>> ResidualFn.apply(x, 3 * x).sum().backward()
+        >>> x.grad
+        tensor([4., 4.])
+    """
+
+    @staticmethod
+    def forward(x: Shaped[Tensor, "*shape"], h: Shaped[Tensor, "..."]) -> Float[Tensor, "*shape"]:
+        """Add."""
+        _need_floats("ResidualFn", x=x, h=h)
+        _need_shape("ResidualFn", "h", h, x.shape)
+        return x + h
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        """Keep nothing."""
+
+    @staticmethod
+    def backward(ctx: Any, delta: Tensor) -> tuple[Tensor, Tensor]:
+        """Hand the gradient to both."""
+        return delta, delta
+
+
+@final
+class BroadcastAddFn(_Rule):
+    r"""Adds an operand that is repeated along some axes; its gradient is the sum over them.
+
+    Shapes:
+        x: any; a: its last axes, or 1 instead of some of them; returns the shape of x
+
+    Example:
+        >>> a = torch.zeros(3, requires_grad=True)
+        >>> BroadcastAddFn.apply(torch.ones(5, 3), a).sum().backward()
+        >>> a.grad
+        tensor([5., 5., 5.])
+    """
+
+    @staticmethod
+    def forward(x: Shaped[Tensor, "*shape"], a: Shaped[Tensor, "..."]) -> Float[Tensor, "*shape"]:
+        """Add, and keep the shape of x."""
+        _need_floats("BroadcastAddFn", x=x, a=a)
+        pairs = zip(reversed(a.shape), reversed(x.shape), strict=False)
+        if a.ndim > x.ndim or any(size not in (1, whole) for size, whole in pairs):
+            domain = f"repeatable to the shape {tuple(x.shape)} of x"
+            hint = "A larger result than x would be a silent mistake, such as a bias of length B."
+            raise refuse("BroadcastAddFn", "a", domain, tuple(a.shape), hint)
+        return x + a
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        """Keep the shape."""
+        ctx.shape = inputs[1].shape
+
+    @staticmethod
+    def backward(ctx: Any, delta: Tensor) -> tuple[Tensor, Tensor]:
+        """Sum over the axes that the operand did not have."""
+        axes = _repeated(ctx.shape, delta.shape)
+        summed = delta.sum(dim=axes, keepdim=True) if axes else delta  # no axes means all to torch
+        return delta, summed.reshape(ctx.shape)
+
+
+def _repeated(shape: Sequence[int], whole: Sequence[int]) -> list[int]:
+    """List the axes of the whole along which an operand of a smaller shape is repeated."""
+    lead = len(whole) - len(shape)
+    return [k for k in range(len(whole)) if k < lead or shape[k - lead] != whole[k]]
+
+
+def _need_floats(owner: str, **operands: Tensor | None) -> None:
+    for name, one in operands.items():
+        if one is not None and not one.is_floating_point():
+            hint = f"Integers have no derivative: convert it with {name}.double()."
+            raise refuse(owner, name, "a tensor of floating-point numbers", one.dtype, hint)
+
+
+def _need_shape(owner: str, name: str, operand: Tensor, shape: torch.Size) -> None:
+    if operand.shape != shape:
+        hint = "A broadcast would pair every sample with all others."
+        raise refuse(owner, name, f"of shape {tuple(shape)}", tuple(operand.shape), hint)
+
+
+@final
+@dataclass(frozen=True)
+class Layer:
+    """Describes a layer with its rule: a row of the table `LAYERS`.
+
+    Args:
+        apply: Computes it with the hand-written backward.
+        reference: Computes the same by torch's own functions, whose derivatives torch knows.
+        forward: What it computes, in a formula.
+        backward: What it does to the gradient, in a formula.
+        shapes: Gives shapes of operands that fit, for so many samples, inputs and outputs.
+        draw: Draws operands of given shapes away from kinks; by default normal numbers.
+
+    Example:
+        >>> LAYERS["max"].apply(torch.tensor([1.0, 3.0])), LAYERS["max"].backward
+        (tensor(3.), '∂L/∂z = δ e_argmax')
+    """
+
+    apply: Callable[..., Tensor]
+    reference: Callable[..., Tensor]
+    forward: str
+    backward: str
+    shapes: Callable[[int, int, int], tuple[tuple[int, ...], ...]]
+    draw: Callable[[torch.Generator, Shapes], Sequence[Tensor]] | None = None
+
+    def __post_init__(self) -> None:
+        for name, knob in knobs_of(type(self).__init__).items():
+            knob.accept("Layer", getattr(self, name))
+
+
+class _Table(dict[str, Layer]):
+    """A table that names all its rows when it is asked for one that it does not have."""
+
+    def __missing__(self, name: Any) -> Layer:
+        raise refuse("LAYERS", "name", f"one of {', '.join(map(repr, self))}", name)
+
+
+LAYERS: Mapping[str, Layer] = _Table(
+    linear=Layer(
+        LinearFn.apply, F.linear, "z = Wx + b", "∂L/∂W = δxᵀ, ∂L/∂x = Wᵀδ, ∂L/∂b = δ",
+        lambda B, n, m: ((B, n), (m, n), (m,)),
+    ),
+    elementwise=Layer(
+        lambda z: ElementwiseFn.apply(z, ACTIVATIONS["tanh"]), torch.tanh, "h = f(z), f = tanh",
+        "∂L/∂z = δ ⊙ f′(z)", lambda B, n, m: ((B, n),),
+    ),
+    hardtanh=Layer(
+        HardtanhFn.apply, F.hardtanh, "h = min(max(z, −1), 1)", "∂L/∂z = δ ⊙ [|z| < 1]",
+        lambda B, n, m: ((B, n),), lambda rng, shapes: [_clear(_normal(rng, *shapes[0]))],
+    ),
+    max=Layer(
+        MaxFn.apply, lambda z: z.amax(dim=-1), "h = max z", "∂L/∂z = δ e_argmax",
+        lambda B, n, m: ((B, n, m),), lambda rng, shapes: [_ranks(rng, *shapes[0])],
+    ),
+    residual=Layer(
+        ResidualFn.apply, torch.add, "y = x + h, h = F(x)", "∂L/∂x = δ + [∂F/∂x]ᵀδ",
+        lambda B, n, m: ((B, n), (B, n)),
+    ),
+    broadcast_add=Layer(
+        BroadcastAddFn.apply, torch.add, "z = x + a, a repeated", "∂L/∂a = Σ δ over the repeats",
+        lambda B, n, m: ((B, m, n), (m, 1)),
+    ),
+    squared_loss=Layer(
+        SquaredLossFn.apply, lambda outputs, y: F.mse_loss(outputs, y, reduction="none").sum(1) / 2,
+        "ℓ = ½‖ŷ − y‖²", "∂ℓ/∂ŷ = ŷ − y", lambda B, n, m: ((B, n), (B, n)),
+    ),
+    softmax_cross_entropy=Layer(
+        SoftmaxCrossEntropyFn.apply, lambda z, y: F.cross_entropy(z, y, reduction="none"),
+        "ℓ = −ln softmax(z)_y", "∂ℓ/∂z = p − e_y", lambda B, n, m: ((B, n), (B,)),
+        lambda rng, shapes: [
+            _normal(rng, *shapes[0]), torch.randint(shapes[0][1], shapes[1], generator=rng)
+        ],
+    ),
+)
+
+
+@checked
+def check(layer: Layer, shapes: Shapes, seed: SeedNumber = 0) -> bool:
+    r"""Decides whether backward is the derivative of forward, and its own backward that of it.
+
+    Args:
+        layer: A row of `LAYERS`, or one of your own.
+        shapes: Shape of each operand.
+        seed: Draws the operands.
+
+    Example:
+        >>> check(LAYERS["linear"], ((4, 3), (2, 3), (2,)))
+        True
+    """
+    if len(shapes) != (number := len(layer.shapes(1, 1, 1))):
+        raise refuse("check", "shapes", f"one for each of the {number} operands", shapes)
+    rng = Seed(seed).torch()
+    operands = _operands(layer, rng, shapes)
+    sent = torch.randn(layer.apply(*operands).shape, generator=rng, dtype=torch.float64)
+    step: Any = {"eps": CHECKED, "atol": CHECKED, "rtol": CHECKED, "raise_exception": False}
+    return bool(
+        torch.autograd.gradcheck(layer.apply, operands, **step)
+        and torch.autograd.gradgradcheck(layer.apply, operands, sent.requires_grad_(), **step)
+    )
+
+
+@final
+class LayeredClassifier(nn.Module):
+    r"""Classifies with three layers that are rows of `LAYERS` and nothing else.
+
+    A tanh layer, a residual layer whose branch is a hard tanh, and for each class the largest of a
+    few linear pieces.
+
+    Shapes:
+        x: (B, n_in); returns (B, n_out) logits
+
+    Args:
+        n_in: Width of the input.
+        width: Units of the two hidden layers.
+        n_out: Number of classes.
+        pieces: Linear functions of which each class takes the largest.
+        rng: Draws weights and biases, uniform in $\pm1/\sqrt n$ like those of `nn.Linear`; by
+            default torch's global generator.
+
+    Example:
+        >>> net = LayeredClassifier(64, rng=torch.Generator().manual_seed(0))
+        >>> logits = net(torch.ones(5, 64))
+        >>> torch.allclose(logits, net(torch.ones(5, 64), by="reference"))
+        True
+    """
+
+    @checked
+    def __init__(
+        self, n_in: Count, *, width: Count = 64, n_out: Count = 10, pieces: Count = 2,
+        rng: torch.Generator | None = None,
+    ) -> None:
+        super().__init__()
+        self.pieces = pieces
+        widths = itertools.pairwise((n_in, width, width, n_out * pieces))
+        for number, (n, m) in enumerate(widths, start=1):
+            for name, shape in ((f"W{number}", (m, n)), (f"b{number}", (m,))):
+                drawn = torch.empty(shape).uniform_(-(n**-0.5), n**-0.5, generator=rng)
+                self.register_parameter(name, nn.Parameter(drawn))
+
+    def forward(
+        self, x: Float[Tensor, "B n"], by: Literal["apply", "reference"] = "apply"
+    ) -> Float[Tensor, "B K"]:
+        """Compute logits by the hand-written rules, or by torch's own functions."""
+        layer = {name: getattr(row, by) for name, row in LAYERS.items()}
+        h = layer["elementwise"](layer["linear"](x, self.W1, self.b1))
+        z = layer["broadcast_add"](layer["linear"](h, self.W2), self.b2)
+        h = layer["residual"](h, layer["hardtanh"](z))
+        z = layer["linear"](h, self.W3, self.b3)
+        return layer["max"](z.unflatten(1, (-1, self.pieces)))
+
+
+@claim(control={"factor": 1.01}, source="Griewank and Walther 2008, ch. 3, layer by layer")
+def every_layer(
+    seed: Seed, *, layer: Annotated[str, Choice(("all", *LAYERS))] = "all",
+    factor: Annotated[float, Range(0.5, 2)] = 1.0,
+) -> Evidence:
+    r"""The backward of each layer, times 1 and nothing else, is the derivative of its forward."""
+    rng, ours, theirs, failed = seed.torch(), [], [], {}
+    for name in LAYERS if layer == "all" else (layer,):
+        row = LAYERS[name]
+        tried = replace(row, apply=lambda *given, row=row: _scaled(row.apply(*given), factor))
+        sizes = [(1, 1, 1), (2, 3, 4), (2, 5, 1), (3, 3, 3), (4, 1, 2)]
+        failed[name] = [not check(tried, row.shapes(*one), seed.child(one)) for one in sizes]
+        operands = _operands(row, rng, row.shapes(5, 4, 3))
+        delta = _normal(rng, *row.reference(*operands).shape)
+        ours.append(_pulled(tried.apply, operands, delta))
+        theirs.append(_pulled(row.reference, operands, delta))
+    parts = {"gradients of torch": identical(torch.cat(ours), torch.cat(theirs))}
+    if layer in ("all", "residual"):
+        x, delta = _normal(rng, 2, 5, 4)
+        through = _pulled(lambda x: ResidualFn.apply(x, x.sin()), [x.requires_grad_()], delta)
+        parts["x + sin x"] = identical(through, (delta + delta * x.cos()).flatten())
+    why = f"finite differences of step {CHECKED:g} in float64 are exact to far less than that"
+    return every(parts | {f"{one}: gradcheck fails": never(fails, why=why)
+                          for one, fails in failed.items()})
+
+
+@claim(control={"weights": "Σ x δᵀ"}, source="Rumelhart, Hinton and Williams 1986")
+def linear_layer(
+    seed: Seed, *, batch: Batch = 16, width: Width = 8,
+    weights: Literal["Σ δ xᵀ", "Σ x δᵀ"] = "Σ δ xᵀ",
+) -> Evidence:
+    r"""$z=Wx$: $\partial L/\partial W=(\partial L/\partial z)x^\top$, summed over a batch."""
+    rng = seed.torch()
+    W, b, c = _normal(rng, width, width), _normal(rng, width), _normal(rng, width)  # square
+    x = _normal(rng, batch, width)
+    operands = [one.requires_grad_() for one in (x, W, b)]
+    delta = c * torch.cos(F.linear(*operands)).detach()  # of L, the sum of c sin z
+    by_torch = _pulled(F.linear, operands, delta).split([one.numel() for one in operands])
+    by_rule = _pulled(LinearFn.apply, operands, delta).split([one.numel() for one in operands])
+    order = "bi,bj->ij" if weights == "Σ δ xᵀ" else "bj,bi->ij"
+    outer, one = torch.einsum(order, delta, x), torch.einsum(order, delta[:1], x[:1])
+    single = _pulled(lambda W: F.linear(x[:1].detach(), W), [W], delta[:1])
+    return every({
+        "W, a batch": identical(outer.flatten(), by_torch[1]),
+        "W, one sample": identical(one.flatten(), single),
+        "x": identical((delta @ W).flatten(), by_torch[0]),
+        "b": identical(delta.sum(dim=0), by_torch[2]),
+        "LinearFn": identical(torch.cat(by_rule), torch.cat(by_torch)),
+    })
+
+
+@claim(control={"at": "h"}, source="the chain rule")
+def elementwise_layer(
+    seed: Seed, *, batch: Batch = 16, width: Width = 8, f: ActivationName = "tanh",
+    at: Literal["z", "h"] = "z",
+) -> Evidence:
+    r"""$h=f(z)$: $\partial L/\partial z=\partial L/\partial h\odot f'(z)$, at the field $z$."""
+    rng, row = seed.torch(), ACTIVATIONS[f]
+    z, delta = 2 * _normal(rng, batch, width), _normal(rng, batch, width)
+    slope, leaf = row.derivative(z if at == "z" else row.module()(z)), [z.clone().requires_grad_()]
+    by_torch = {name: _pulled(one.module(), leaf, delta) for name, one in ACTIVATIONS.items()}
+    by_rule = [
+        _pulled(lambda z, one=one: ElementwiseFn.apply(z, one), leaf, delta)
+        for one in ACTIVATIONS.values()
+    ]
+    return every({
+        f"δ ⊙ f′({at})": identical((delta * slope).flatten(), by_torch[f]).drawn(
+            Series("gradient of torch / δ", z.flatten(), by_torch[f] / delta.flatten()),
+            Series(f"f′({at})", z.flatten().sort().values, slope.flatten()[z.flatten().argsort()],
+                   "predicted"), x="field z", y="slope",
+        ),
+        "every activation": identical(torch.cat(by_rule), torch.cat([*by_torch.values()])),
+    })
+
+
+@claim(control={"rule": "log of softmax"}, source="Bridle 1990")
+def fused_softmax(
+    seed: Seed, *, classes: Annotated[int, Range(2, 100)] = 10,
+    reach: Annotated[float, Range(10, 80)] = 60.0,
+    rule: Literal["fused", "log of softmax"] = "fused",
+) -> Evidence:
+    r"""Softmax and logarithm cancel to $p-e_y$, exact in float32 also where $p_y$ vanishes."""
+    rng, samples = seed.torch(), 32
+    z, y = _normal(rng, samples, classes), torch.randint(classes, (samples,), generator=rng)
+    leaf, ones = z.clone().requires_grad_(), z.new_ones(samples)
+    separate = _pulled(lambda z: _unfused(z, y), [leaf], ones)
+    exact = z.softmax(dim=1) - F.one_hot(y, classes)
+    loss = SoftmaxCrossEntropyFn.apply if rule == "fused" else _unfused
+    reaches, errors = torch.linspace(1, reach, 30).tolist(), []
+    for far in reaches:
+        hard = far * (2 * torch.rand(samples, classes, generator=rng) - 1)  # float32
+        hard[torch.arange(samples), (y + 1) % classes] = far
+        hard[torch.arange(samples), y] = -far
+        truth = hard.double().softmax(dim=1) - F.one_hot(y, classes)
+        values = loss(hard.requires_grad_(), y)
+        (found,) = torch.autograd.grad(values, hard, torch.ones(samples))
+        gap = (found - truth).abs().amax(dim=1) / truth.abs().amax(dim=1)
+        right = F.cross_entropy(hard.detach().double(), y, reduction="none")
+        gap = torch.maximum(gap, (values.detach() / right - 1).abs())
+        errors.append(float(gap.nan_to_num(nan=math.inf).max()))  # 0 / 0 has no digit right
+    why = "rounding of float32, 6e-8, times an exponent of up to 160"
+    return every({
+        "logits ± reach, float32": at_most(errors, 1e-5, why=why).drawn(
+            Series(rule, reaches, errors), Series("allowed", [1, reach], [1e-5, 1e-5], "bound"),
+            x="logits ±", y="relative error of loss and gradient", log="y",
+        ),
+        "p - e_y": identical(exact.flatten(), separate),
+        "SoftmaxCrossEntropyFn": identical(
+            _pulled(lambda z: SoftmaxCrossEntropyFn.apply(z, y), [leaf], ones), separate
+        ),
+    })
+
+
+@claim(control={"over_axes": "mean"}, source="the chain rule: a repeated number is used many times")
+def broadcasting_sums(
+    seed: Seed, *, batch: Annotated[int, Range(2, 32)] = 6, steps: Annotated[int, Range(2, 32)] = 5,
+    width: Annotated[int, Range(2, 32)] = 4, over_axes: Literal["sum", "mean"] = "sum",
+) -> Evidence:
+    r"""The gradient of a broadcast operand is the sum over the axes along which it is repeated."""
+    rng, parts = seed.torch(), {}
+    x = _normal(rng, batch, steps, width)
+    places = {
+        "a bias": ((width,), (0, 1)), "a number": ((), (0, 1, 2)), "a column": ((steps, 1), (0, 2)),
+        "a row a sample": ((batch, 1, width), (1,)), "once and for all": ((1, 1, 1), (0, 1, 2)),
+    }
+    for name, (shape, axes) in places.items():
+        a = _normal(rng, *shape).requires_grad_()
+        copies = a.detach().expand_as(x).clone().requires_grad_()  # every use has its own number
+        delta = torch.cos(x + copies).detach()  # of L, the sum of sin(x + a)
+        of_copies = _pulled(torch.add, [copies], delta, x).view_as(x)
+        joined = of_copies.sum(dim=axes) if over_axes == "sum" else of_copies.mean(dim=axes)
+        by_torch = _pulled(torch.add, [a], delta, x)
+        parts[f"{name}, {over_axes}"] = identical(joined.flatten(), by_torch)
+        by_rule = _pulled(lambda a, x: BroadcastAddFn.apply(x, a), [a], delta, x)
+        parts[f"{name}, BroadcastAddFn"] = identical(by_rule, by_torch)
+    return every(parts)
+
+
+@claim(control={"value": 2.0}, source="Rockafellar 1970, sec. 23")
+def relu_at_zero(
+    seed: Seed, *, value: Annotated[float, Range(0, 2)] = 0.5, samples: Width = 32,
+    width: Width = 16,
+) -> Evidence:
+    r"""At $z=0$ each of $[0,1]$ is a subgradient of ReLU; torch takes 0; elsewhere none shows."""
+    rng, relu = seed.torch(), ACTIVATIONS["relu"]
+    chosen = {one: replace(relu, derivative=_with_slope(one)) for one in (0.0, value, 1.0)}
+    grid, zeros = torch.linspace(-3, 3, 601, dtype=torch.float64), torch.zeros(width).double()
+    delta, leaf = _normal(rng, width), [zeros.requires_grad_()]
+    seen = [_pulled(lambda z, f=f: ElementwiseFn.apply(z, f), leaf, delta) for f in chosen.values()]
+    mlp = MLP([5, width, width, 3], rng=rng).double()
+    x, y, fields = _normal(rng, samples, 5), _normal(rng, samples, 3), []
+    gradients = {one: _of_net(mlp, f, x, y, fields) for one, f in chosen.items()}
+    by_torch = torch.autograd.grad((mlp(x) - y).square().sum() / 2, [*mlp.parameters()])
+    below = {f"slope {one:g} at 0": never(
+        grid.relu() < one * grid - 1e-12, why="a line below a convex function: a definition"
+    ).drawn(
+        Series("ReLU", grid, grid.relu(), style="line"),
+        Series(f"slope {value:g}", grid, value * grid, "bound"), x="z", y="",
+    ) for one in (value, 0.0, 1.0)}
+    exact = "the same operations on the same numbers"
+    return every(below | {
+        "torch at 0": equal(_pulled(torch.relu, leaf, delta), 0, tol=0, why="a choice of torch"),
+        "at 0 the choice shows": identical(
+            torch.cat(seen), torch.cat([one * delta for one in chosen])
+        ),
+        "fields that are 0": never(torch.cat(fields) == 0, why="of continuous data, almost surely"),
+        "gradients with 1 for 0": equal(gradients[1.0], gradients[0.0], tol=0, why=exact),
+        "gradients of torch": identical(gradients[0.0], _flat(by_torch)),
+    })
+
+
+@experiment(
+    reaches={"mnist_accuracy": at_least_goal(0.97), "gradient_difference": at_most_goal(1e-6)},
+    floor={"digits_accuracy": at_least_goal(0.93), "gradient_difference": at_most_goal(1e-6)},
+    source="LeCun, Bottou, Bengio and Haffner 1998, fig. 9: 3.05 % error with 300 and 100 hidden "
+    "units; the goal here is 3 % with 128 and 128",
+)
+def layer_by_layer(
+    run: Run, *, epochs: Annotated[int, Range(1, 50)] | None = None, lr: Positive = 0.005
+) -> None:
+    """Reads digits by rows of the table alone; torch's own gradients are compared at every step."""
+    x, y, x_test, y_test = handwriting(run)
+    x, x_test = x.flatten(1).double(), x_test.flatten(1).double()
+    net = LayeredClassifier(
+        x.shape[1], width=128 if run.full else 64, rng=run.seed.child("init").torch()
+    ).double()
+    row = fit(
+        net, (x, y), _loss, torch.optim.Adam(net.parameters()),
+        epochs=epochs or (5 if run.full else 12),
+        batch_size=128 if run.full else 32, parts=[OneCycle(lr), _Comparison()],
+        validation=(x_test, y_test), metrics={"accuracy": accuracy},
+        seed=run.seed.child("batches"), run=run, name="layers",
+    ).history[-1]
+    run.keep(net)
+    name = "mnist_accuracy" if run.full else "digits_accuracy"
+    run.record(**{name: row["validation_accuracy"]}, gradient_difference=row["difference"])
+    run.figure("layers", _table(run.seed))
+
+
+@final
+class _Comparison(Part):
+    """Computes each gradient a second time by torch's own rules; keeps the largest difference."""
+
+    def __init__(self) -> None:
+        self._worst = 0.0
+        self._batch: Any = ()
+
+    def prepare(self, batch: tuple[Tensor, ...], rng: torch.Generator) -> tuple[Tensor, ...]:
+        self._batch = batch
+        return batch
+
+    def before_step(self, model: nn.Module) -> None:
+        x, y = self._batch
+        weights: Any = [*model.parameters()]
+        exact = torch.autograd.grad(F.cross_entropy(model(x, by="reference"), y), weights)
+        gaps = [
+            (one.grad - right).abs().max() / right.abs().max().clamp(min=1e-300)
+            for one, right in zip(weights, exact, strict=True)
+        ]
+        self._worst = max(self._worst, float(torch.stack(gaps).max()))
+
+    def after_epoch(self, model: nn.Module, row: Any) -> str:
+        row["difference"] = self._worst  # with the history it outlives the process
+        return ""
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"worst": self._worst}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        self._worst = state["worst"]
+
+
+def _loss(model: Any, batch: tuple[Tensor, ...], rng: torch.Generator) -> Tensor:
+    x, y = batch
+    return LAYERS["softmax_cross_entropy"].apply(model(x), y).mean()
+
+
+def _table(seed: Seed) -> Any:
+    """Draw the layers with their formulas, each with the light of its gradcheck."""
+    passed = [check(row, row.shapes(4, 3, 2), seed.child(name)) for name, row in LAYERS.items()]
+    columns = {
+        "layer": [name.replace("_", " ") for name in LAYERS],
+        "forward": [row.forward for row in LAYERS.values()],
+        "backward": [row.backward for row in LAYERS.values()],
+        "gradcheck": ["● passes" if one else "● fails" for one in passed],
+    }
+    lights = [VERDICT_COLORS["holds" if one else "refuted"] for one in passed]
+    cells = {"align": "left", "height": 30, "fill_color": "white", "line_color": "#e5e7eb"}
+    figure = go.Figure(go.Table(
+        columnwidth=[3, 4, 5, 2], header={**cells, "values": list(columns)},
+        cells={**cells, "values": [*columns.values()], "font_color": ["#111827"] * 3 + [lights]},
+    ))
+    return figure.update_layout(height=340, margin={"l": 10, "r": 10, "t": 10, "b": 10})
+
+
+def _normal(rng: torch.Generator, *shape: int) -> Tensor:
+    return torch.randn(shape, generator=rng, dtype=torch.float64)
+
+
+def _clear(z: Tensor) -> Tensor:
+    """Move numbers that are too near to -1 or 1."""
+    return torch.where((z.abs() - 1).abs() < CLEAR, z + 2 * CLEAR, z)
+
+
+def _ranks(rng: torch.Generator, *shape: int) -> Tensor:
+    """Draw numbers of which no two of the last axis are near to each other."""
+    return _normal(rng, *shape).argsort(dim=-1) + torch.rand(1, generator=rng, dtype=torch.float64)
+
+
+def _operands(layer: Layer, rng: torch.Generator, shapes: Any) -> tuple[Tensor, ...]:
+    drawn = layer.draw(rng, shapes) if layer.draw else [_normal(rng, *one) for one in shapes]
+    return tuple(one.requires_grad_() if one.is_floating_point() else one for one in drawn)
+
+
+def _pulled(
+    function: Callable[..., Tensor], operands: Sequence[Tensor], delta: Tensor, *fixed: Tensor
+) -> Tensor:
+    """Pull a gradient back through a function to its operands, as one vector."""
+    leaves = [one for one in operands if one.requires_grad]
+    return _flat(torch.autograd.grad(function(*operands, *fixed), leaves, delta))
+
+
+def _flat(tensors: Sequence[Tensor]) -> Tensor:
+    return torch.cat([one.flatten() for one in tensors])
+
+
+def _scaled(z: Tensor, factor: float) -> Tensor:
+    """Leave a number as it is, and multiply the gradient that comes back."""
+    return factor * z + (1 - factor) * z.detach()
+
+
+def _unfused(z: Tensor, y: Tensor) -> Tensor:
+    return -z.softmax(dim=1).log().gather(1, y[:, None])[:, 0]
+
+
+def _with_slope(value: float) -> Callable[[Tensor], Tensor]:
+    """Give the derivative of ReLU with a chosen value at 0."""
+    return lambda z: torch.where(z == 0, value, (z > 0).to(z))
+
+
+def _of_net(mlp: MLP, relu: Activation, x: Tensor, y: Tensor, fields: list[Tensor]) -> Tensor:
+    """Compute the gradient of a network by the rules, with a ReLU; note the hidden fields."""
+    for layer in mlp.layers[:-1]:
+        fields.append(LinearFn.apply(x, layer.weight, layer.bias))
+        x = ElementwiseFn.apply(fields[-1], relu)
+    last = mlp.layers[-1]
+    loss = SquaredLossFn.apply(LinearFn.apply(x, last.weight, last.bias), y).sum()
+    return _flat(torch.autograd.grad(loss, [*mlp.parameters()]))
