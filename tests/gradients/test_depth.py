@@ -1,4 +1,5 @@
 import copy
+import math
 
 import numpy as np
 import pytest
@@ -16,6 +17,7 @@ from principia.gradients.depth import (
 )
 from principia.lab.catalog import page
 from principia.lab.errors import UsageError
+from principia.lab.experiments import Run
 from principia.networks.mlp import MLP
 from principia.networks.residual import ResidualMLP
 
@@ -176,6 +178,13 @@ def test_quick_experiment_shows_vanishing_and_draws():
     deepest = depths[-1].args[0]["y"][0]
     assert len(deepest) == 65
     assert 0 < deepest[0] < torch.finfo(torch.float32).tiny * 4**4  # no float32 would hold it
+
+
+def test_experiment_survives_networks_that_die():
+    run = Run()
+    page(KEY).experiments()["profiles"](run, width=8)  # so narrow that a layer of rectifiers dies
+    assert run.metrics["relu_ratio_after_training"] == math.inf
+    assert all(isinstance(one.to_json(), str) for one in run.figures.values())
 
 
 def test_bad_input_is_told_in_one_sentence():

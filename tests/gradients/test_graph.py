@@ -35,15 +35,16 @@ def passes_without_bugs(claim):
     ("old", "new", "claim"),
     [
         ("given = totals[source] + given", "given = given + 0 * totals[source]", "any_graph"),
-        ("lambda g: -g * quotient / y", "lambda g: g * quotient / y", "any_graph"),
-        ("(b, torch.neg, 1)", "(b, torch.clone, 1)", "any_graph"),
-        ("lambda g: x.mT @ g", "lambda g: x @ g", "any_graph"),
-        ("index_add(0, places,", "index_copy(0, places,", "any_graph"),
+        ("lambda g: -g * quotient / y", "lambda g: g * quotient / y", "order_matters"),
+        ("(b, torch.neg, 1)", "(b, torch.clone, 1)", "order_matters"),
+        ("lambda g: x.mT @ g", "lambda g: x @ g", "order_matters"),
+        ("index_add(0, places,", "index_copy(0, places,", "order_matters"),
         ("g.narrow(dim, start, end - start)", "g.narrow(dim, 0, end - start)", "any_graph"),
-        ("scatter(dim, place,", "scatter(dim, 0 * place,", "any_graph"),
+        ("scatter(dim, place,", "scatter(dim, 0 * place,", "order_matters"),
         ("given = given.sum_to_size(", "given = (given / 2).sum_to_size(", "any_graph"),
-        ("if dim is None else self.shape[dim])", "if dim is None else 1)", "any_graph"),
-        ("return self._beside(other) / self", "return self / other", "any_graph"),
+        ("if dim is None else self.shape[dim])", "if dim is None else 1)", "order_matters"),
+        ("torch.tensor(np.asarray(value))", "torch.tensor(value)", "order_matters"),
+        ("return self._beside(other) / self", "return self / other", "order_matters"),
         ("found = backward(f(*inputs))", "found = backward(f(*inputs[::-1]))", "sums_over_paths"),
         ("g * (1 - y * y), 2", "g * (1 - y), 2", "sums_over_paths"),
         ("k) for edge in node.edges)", "k) for edge in node.edges[:1])", "sums_over_paths"),
@@ -118,6 +119,10 @@ def test_numbers_integers_and_single_precision_become_double():
         assert not y.value.requires_grad
         assert backward(y)[x].dtype == torch.float64
         assert backward(y)[x] == 4
+    assert Var(Tape(), 0.1).value.item() == Var(Tape(), [0.1]).value.item() == 0.1
+    x = Var(Tape(), shared := np.ones(2))
+    shared[0] = 5
+    assert x.value.tolist() == [1, 1]
     with torch.inference_mode():
         assert grad(lambda x: (x * x).sum())(torch.ones(2))[0].tolist() == [2, 2]
 
@@ -249,8 +254,9 @@ def test_bad_input_is_told_in_one_sentence():
         x @ B
     with pytest.raises(UsageError, match="Var: value must be a number or a tensor; got 'three'"):
         Var(Tape(), "three")
-    with pytest.raises(UsageError, match="Var: value must be real; got 1j"):
-        Var(Tape(), 1j)
+    for bad in (1j, np.array([1j]), torch.tensor(1j)):
+        with pytest.raises(UsageError, match="Var: value must be real; got "):
+            Var(Tape(), bad)
     with pytest.raises(UsageError, match="concat: parts must be one or more, with a Var among"):
         concat([A, A])
 

@@ -318,7 +318,7 @@ def saddle_at_zero(
     return every(parts)
 
 
-@claim(control={"skip": True}, source="Saxe, McClelland and Ganguli 2014, sec. 3")
+@claim(control={"skip": True}, source="Saxe, McClelland and Ganguli 2014, sec. 3", headline=True)
 def gain_to_the_depth(
     seed: Seed, *, gain: Annotated[float, Range(0.3, 2)] = 0.8,
     depth: Annotated[int, Range(8, 40)] = 20, width: Annotated[int, Range(16, 64)] = 32,
@@ -472,7 +472,8 @@ def _profiles(nets: Mapping[str, nn.Module], data: tuple[Tensor, Tensor]) -> dic
 
 
 def _ratio(profile: Sequence[float]) -> float:
-    return profile[-1] / profile[0]
+    """Divide the last norm by the first, which is 0 where a layer of rectifiers is dead."""
+    return profile[-1] / profile[0] if profile[0] else math.inf
 
 
 def _sliding(prefix: str, states: Mapping[float, Mapping[str, list[float]]]) -> Any:

@@ -10,7 +10,7 @@ skips and shared weights are special cases. The tape here does what torch.autogr
 $$ v_j = f_j(v_i: i\in P_j), \quad \bar v_i = \frac{\partial v_n}{\partial v_i}
 = \sum_{j:\,i\in P_j}\bar v_j\frac{\partial f_j}{\partial v_i}, \quad \bar v_n = 1 $$
 
-$$ \frac{\partial v_n}{\partial v_i} = \sum_{i=k_0\to k_1\to\dots\to k_m=n}\
+$$ \frac{\partial v_n}{\partial v_i} = \sum_{i=k_0\to k_1\to\dots\to k_m=n}
 \prod_{t=1}^m\frac{\partial f_{k_t}}{\partial v_{k_{t-1}}} $$
 
 Symbols:
@@ -41,6 +41,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Annotated, Any, Literal, NamedTuple, final
 
+import numpy as np
 import plotly.graph_objects as go
 import torch
 from jaxtyping import Float64
@@ -104,7 +105,7 @@ class Var:
     r"""Holds a value on a tape, and how to send a derivative back to what it was made from.
 
     Operations are those of tensors and broadcast like them; numbers and tensors that meet a
-    variable are constants. `value` shares memory with a float64 tensor.
+    variable are constants. `value` shares the memory of a float64 tensor, else it is a copy.
 
     Args:
         tape: Where to record it.
@@ -120,13 +121,14 @@ class Var:
     __slots__ = ("constant", "edges", "op", "tape", "value", "version")
 
     def __init__(self, tape: Tape, value: Any) -> None:
-        try:
-            tensor = torch.as_tensor(value).detach()
-        except (TypeError, ValueError, RuntimeError):
-            raise refuse("Var", "value", "a number or a tensor", value) from None
-        if tensor.is_complex():
+        if not isinstance(value, Tensor):
+            try:  # NumPy first: torch would round Python's numbers to float32, and share arrays
+                value = torch.tensor(np.asarray(value))
+            except (TypeError, ValueError, RuntimeError):
+                raise refuse("Var", "value", "a number or a tensor", value) from None
+        if value.is_complex():
             raise refuse("Var", "value", "real", value, "Record its real and imaginary parts.")
-        self.tape, self.value, self.op = tape, tensor.to(torch.float64), "leaf"
+        self.tape, self.value, self.op = tape, value.detach().to(torch.float64), "leaf"
         self.edges: tuple[Edge, ...] = ()
         self.constant, self.version = False, _version(self.value)
         tape.nodes.append(self)
@@ -277,7 +279,8 @@ def concat(parts: Sequence[Any], dim: int = 0) -> Var:
     def pull(start: int, end: int) -> Pull:
         return lambda g: g.narrow(dim, start, end - start)
 
-    edges = [(one, pull(*span), 0) for one, span in zip(nodes, itertools.pairwise(ends), strict=True)]
+    spans = itertools.pairwise(ends)
+    edges = [(one, pull(*span), 0) for one, span in zip(nodes, spans, strict=True)]
     return home._made("concat", torch.cat([one.value for one in nodes], dim), 0, *edges)
 
 
@@ -523,7 +526,7 @@ def micro_autograd(
     for k in range(10):
         mlp, last = _trained(
             run, f"xor-{k}", [2, xor_units, 2], "tanh", many, (corners, answers),
-            epochs=10, batch_size=20, peak=0.1,
+            epochs=6, batch_size=20, peak=0.1,
         )
         solved += last["validation_accuracy"] == 1
         gaps.append(last["validation_gradient_gap"])
@@ -533,7 +536,7 @@ def micro_autograd(
     sizes = [x[0].numel(), 64 if run.full else 32, 10]
     mlp, last = _trained(
         run, "digits", sizes, "relu", (x.flatten(1), y), (x_test.flatten(1).double(), y_test),
-        epochs=epochs or (2 if run.full else 15), batch_size=64 if run.full else 32, peak=lr,
+        epochs=epochs or (2 if run.full else 10), batch_size=64 if run.full else 32, peak=lr,
     )
     run.record(**{f"{'mnist' if run.full else 'digits'}_accuracy": last["validation_accuracy"]})
     run.record(xor_solved=solved, gradient_gap=max(*gaps, last["validation_gradient_gap"]))
@@ -655,14 +658,14 @@ OPERATIONS: tuple[Callable[[Any, Any], Any], ...] = (  # of square matrices, for
     lambda a, b: a * b.tanh(),
     lambda a, b: a / (b * b + 1),
     lambda a, b: a @ b.tanh() / SIDE,
-    lambda a, b: 0.5 - a,
+    lambda a, b: 0.3 - a,
     lambda a, b: -a.tanh().exp(),
     lambda a, b: (a * a + 1).log(),
     lambda a, b: a.relu() + b,
     lambda a, b: _largest(a) - b.tanh(),
     lambda a, b: a.reshape(SIDE**2)[[8, 0, 0, 1, 2, 7, 3, 3, 3]].reshape(SIDE, SIDE),
     lambda a, b: _joined(a[:, 1:], b[:, :1]),
-    lambda a, b: 1 / (a * a + 1),
+    lambda a, b: 0.7 / (a * a + 1.1),
     lambda a, b: torch.eye(SIDE, dtype=torch.float64) @ a - b,
 )
 

@@ -7,6 +7,7 @@ need no declaration. Training, splitting, scaling and measuring are the same for
 from __future__ import annotations
 
 import inspect
+import typing
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, final
@@ -38,7 +39,13 @@ __all__ = ["Learner", "knobs_for", "learn", "learner", "learner_of", "prediction
 class Learner:
     """A function that builds a model for so many inputs and outputs, declared on its page."""
 
-    function: Callable[..., nn.Module]
+    function: Callable[..., nn.Module | BaseEstimator]
+
+    @property
+    def builds_estimator(self) -> bool:
+        """Whether the model is a scikit-learn estimator, which trains itself."""
+        made = typing.get_type_hints(self.function)["return"]
+        return inspect.isclass(made) and issubclass(made, BaseEstimator)
 
     @property
     def page(self) -> str:
@@ -54,14 +61,14 @@ class Learner:
     def knobs(self) -> Mapping[str, Knob]:
         """What can be turned: the model's knobs and those of the training."""
         own = {name: one for name, one in knobs_of(self.function).items() if name not in _GIVEN}
-        return {**own, **_TRAINING}
+        return own if self.builds_estimator else {**own, **_TRAINING}
 
 
 _GIVEN = ("inputs", "outputs", "rng")
 
 
-def learner(function: Callable[..., nn.Module]) -> Learner:
-    """Declare how the page's model is built: `(inputs, outputs, rng, *, knobs) -> nn.Module`."""
+def learner(function: Callable[..., nn.Module | BaseEstimator]) -> Learner:
+    """Declare how the page's model is built: `(inputs, outputs, rng, *, knobs) -> model`."""
     return Learner(function)
 
 
@@ -69,12 +76,13 @@ def learner_of(page: Page, schema: Schema) -> Learner | type[BaseEstimator]:
     """Find what learns a table on a page: its declared learner, or its first fitting estimator."""
     module = page.load()
     declared = [one for one in vars(module).values() if isinstance(one, Learner)]
-    if declared:
-        return declared[0]
+    kinds: list[Any] = [one.thing for one in page.components() if _is_estimator(one.thing)]
+    kinds = declared or kinds
     right = is_classifier if schema.task == "classification" else is_regressor
-    kinds = [one.thing for one in page.components() if _is_estimator(one.thing)]
     for kind in kinds:
-        if right(kind()):
+        if isinstance(kind, Learner) and not kind.builds_estimator:
+            return kind  # a network learns either
+        if right(kind.function(1, 1, torch.Generator()) if isinstance(kind, Learner) else kind()):
             return kind
     if kinds:
         other = "regression" if schema.task == "classification" else "classification"
@@ -100,8 +108,11 @@ def learn(run: Run, page: Page, ready: Examples, knobs: Mapping[str, Any]) -> di
     """Train what the page learns with, measure it beside a guess, and draw it; return the goals."""
     schema = ready.schema
     kind = learner_of(page, schema)
-    train = _train_module if isinstance(kind, Learner) else _fit_estimator
-    model = train(run, kind, ready, settings(page.key, knobs_for(kind), knobs))
+    chosen = settings(page.key, knobs_for(kind), knobs)
+    if isinstance(kind, Learner) and not kind.builds_estimator:
+        model = _train_module(run, kind, ready, chosen)
+    else:
+        model = _fit_estimator(run, kind, ready, chosen)
     run.keep(model)
     found = predictions(model, schema, ready.x_test)
     if schema.task == "classification":
@@ -176,7 +187,11 @@ _TRAINING = dict(knobs_of(_plan))
 def _fit_estimator(
     run: Run, kind: Any, ready: Examples, chosen: dict[str, Any]
 ) -> Any:
-    parameters = inspect.signature(kind).parameters
-    random = {"random_state": int(run.seed)} if "random_state" in parameters else {}
-    estimator: Any = kind(**{**random, **chosen})
+    if isinstance(kind, Learner):
+        rng, schema = run.seed.child("init").torch(), ready.schema
+        estimator: Any = kind.function(schema.inputs, schema.outputs, rng, **chosen)
+    else:
+        estimator = kind(**chosen)
+    if "random_state" in estimator.get_params(deep=False):
+        estimator.set_params(random_state=int(run.seed))
     return fit_quietly(estimator, ready.x.double().numpy(), ready.y.numpy())

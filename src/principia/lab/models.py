@@ -31,21 +31,27 @@ __all__ = ["describe", "load_model", "save_model", "weights_hash"]
 DESCRIPTION, WEIGHTS = "model.json", "model.safetensors"
 
 
-def describe(model: Any) -> dict[str, Any]:
+def describe(model: Any, page: str = "") -> dict[str, Any]:
     """Name the component that a model is made of, and its settings.
 
+    Args:
+        model: A component of a page, or an estimator of scikit-learn that a page uses.
+        page: The key of the page that uses it; by default that of the component.
+
     Example:
-        >>> from principia.regression import Ridge
-        >>> describe(Ridge(alpha=2.0))["component"]
-        'regression/ridge:Ridge'
+        >>> from principia.connectionism import Perceptron
+        >>> describe(Perceptron(average=True))["component"]
+        'connectionism/perceptron:Perceptron'
     """
-    chapter, page = type(model).__module__.split(".")[-2:]
-    component = f"{chapter}/{page}:{type(model).__name__}"
+    name, home = type(model).__name__, type(model).__module__
     if isinstance(model, BaseEstimator):
         settings = model.get_params(deep=False)
     else:
         settings = getattr(model, MADE_WITH, None)
-    if settings is None or type(model).__name__ not in _exports(f"{chapter}/{page}"):
+    if not home.startswith("sklearn.") or not page:
+        page = "/".join(home.split(".")[-2:])
+    component = f"{page}:{name}"
+    if settings is None or _class(page, name) is not type(model):
         raise UsageError(
             f"keep: model must be a component of a page with a checked constructor; got "
             f"{type(model).__name__}."
@@ -54,9 +60,9 @@ def describe(model: Any) -> dict[str, Any]:
     return {"component": component, "settings": json.loads(json.dumps(plain))}
 
 
-def save_model(folder: Path, model: Any, extra: Mapping[str, Any]) -> str:
+def save_model(folder: Path, model: Any, extra: Mapping[str, Any], page: str = "") -> str:
     """Write a model with more plain data about it; return the SHA-256 of its weights."""
-    described = describe(model)
+    described = describe(model, page)
     tensors, learned = _state(model)
     body = tensors_to_bytes(tensors)
     digest = hashlib.sha256(body).hexdigest()
@@ -83,14 +89,14 @@ def load_model(folder: Path) -> tuple[Any, dict[str, Any]]:
         if hashlib.sha256(body).hexdigest() != described["sha256"]:
             raise UsageError(f"model: {WEIGHTS} of {folder} was changed after it was written.")
         key, _, name = described["component"].partition(":")
-        page = catalog.page(key, "model")
-        if name not in page.exports:
+        kind = _class(key, name)
+        if kind is None:
             raise UsageError(f"model: {key} has no component {name!r}. See principia show {key}.")
         settings = {
             one: tuple(value) if isinstance(value, list) else value
             for one, value in described["settings"].items()
         }
-        model = getattr(page.load(), name)(**settings)
+        model = kind(**settings)
         tensors = tensors_from_bytes(body)
         _restore(model, tensors, described["learned"])
     except (SafetensorError, LookupError, TypeError, RuntimeError, AttributeError) as error:
@@ -100,11 +106,19 @@ def load_model(folder: Path) -> tuple[Any, dict[str, Any]]:
     return model, described
 
 
-def _exports(key: str) -> tuple[str, ...]:
+def _class(key: str, name: str) -> type | None:
+    """Find a component of a page, or an estimator of scikit-learn that it uses; nothing else."""
     try:
-        return catalog.page(key).exports
+        page = catalog.page(key)
     except UsageError:
-        return ()
+        return None
+    found = getattr(page.load(), name, None)
+    theirs = getattr(found, "__module__", "").startswith("sklearn.")
+    if isinstance(found, type) and (
+        name in page.exports or (theirs and issubclass(found, BaseEstimator))
+    ):
+        return found
+    return None
 
 
 def _is_plain(value: Any) -> bool:
@@ -128,7 +142,7 @@ def _state(model: Any) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
             tensors[name] = torch.tensor(value)
         elif _is_plain(value):
             learned[name] = value
-        elif isinstance(value, (np.generic,)):
+        elif isinstance(value, np.generic):
             learned[name] = value.item()
     return tensors, learned
 

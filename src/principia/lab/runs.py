@@ -233,7 +233,7 @@ def execute(
         digest = ""
         if run.model is not None:
             extra = {"schema": schema} if schema else {}
-            digest = save_model(folder.path / MODEL, run.model, extra)
+            digest = save_model(folder.path / MODEL, run.model, extra, asked.page)
         result = {**outcome.to_json(), "figures": list(run.figures), "weights": digest}
         write_text(folder.path / REPORT, run_report(folder, result))
         # last, because it says that the run has ended

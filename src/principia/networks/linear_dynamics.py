@@ -453,7 +453,9 @@ def svd_coordinates(
     })
 
 
-@claim(control={"whiten": False}, source="Saxe, McClelland and Ganguli 2014, sec. 1")
+@claim(
+    control={"whiten": False}, source="Saxe, McClelland and Ganguli 2014, sec. 1", headline=True
+)
 def modes_decouple(
     seed: Seed, *, inputs: Inputs = 8, outputs: Annotated[int, Range(2, 12)] = 4,
     a0: Annotated[float, Range(1e-4, 0.1)] = 0.001, spare: Annotated[int, Range(0, 20)] = 2,

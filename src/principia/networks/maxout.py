@@ -71,6 +71,7 @@ from principia.lab.errors import refuse
 from principia.lab.evidence import Evidence, Picture, Series
 from principia.lab.experiments import Run, at_most_goal, experiment
 from principia.lab.knobs import checked
+from principia.lab.learners import learner
 from principia.lab.relations import at_most, equal, every, identical, never
 from principia.lab.seeds import Seed
 from principia.lab.training import OneCycle, Supervised, accuracy, fit
@@ -200,6 +201,21 @@ class MaxoutMLP(nn.Module):
         for layer in self.hidden:
             x = self.dropout(layer(x))
         return self.out(x)
+
+
+@learner
+def network(
+    inputs: Count, outputs: Count, rng: torch.Generator, *, hidden: tuple[Count, ...] = (32,),
+    pieces: Count = 3, dropout: Annotated[float, Range(0, 1, open="high")] = 0.0,
+) -> nn.Module:
+    """Builds a network of maxout layers for any table.
+
+    Args:
+        hidden: Widths of the maxout layers.
+        pieces: Affine functions of each unit.
+        dropout: Chance that training drops a unit.
+    """
+    return MaxoutMLP((inputs, *hidden, outputs), pieces=pieces, dropout=dropout, rng=rng)
 
 
 def hinge_decomposition(W: Float[Tensor, "K n"], b: Float[Tensor, " K"]) -> Terms:

@@ -554,9 +554,10 @@ def deep_mlp(
     x, y = handwriting(run)[:2]
     data, means, models = (x.flatten(1), y), {}, {}
     depths, steps = ((5, 10, 20, 50), 1000) if run.full else ((5, 50), 300)
+    repeats = seeds if run.full else min(seeds, 2)  # a third would take the seconds of quick
     for kind, depth in itertools.product(COLORS, depths):
         losses = []
-        for number in range(1 if kind == "dense" else seeds if run.full else min(seeds, 2)):
+        for number in range(1 if kind == "dense" else repeats):
             seed = run.seed.child(number)
             model = _reader(kind, x[0].numel(), width, depth, seed.child("init").torch())
             fit(

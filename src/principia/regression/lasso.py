@@ -60,6 +60,7 @@ from principia.lab.errors import refuse
 from principia.lab.evidence import Evidence, Picture, Series
 from principia.lab.experiments import Run, at_most_goal, experiment
 from principia.lab.knobs import checked
+from principia.lab.learners import learner
 from principia.lab.relations import at_least, at_most, equal, every, identical, never
 from principia.lab.seeds import Seed
 from principia.regression.ridge import Loss, Penalty, ridge_alpha
@@ -232,6 +233,18 @@ def kkt_residual(
     active = (pull - prices * w.sign()).abs()
     missed = torch.where(w == 0, (pull.abs() - prices).clamp_min(0), active).amax(-1)
     return missed[..., 0] if single else missed
+
+
+@learner
+def estimator(
+    inputs: Count, outputs: Count, rng: torch.Generator, *, alpha: Positive = 0.1
+) -> Lasso:
+    """Builds scikit-learn's lasso for any table with a number to predict.
+
+    Args:
+        alpha: Price of the weights, in scikit-learn's convention.
+    """
+    return Lasso(alpha=alpha, max_iter=10_000)
 
 
 @claim(control={"inverted": True}, source="Donoho and Johnstone 1994; Tibshirani 1996")

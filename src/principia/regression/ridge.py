@@ -58,6 +58,7 @@ from principia.lab.errors import refuse
 from principia.lab.evidence import Evidence, Picture, Series
 from principia.lab.experiments import Run, at_most_goal, experiment
 from principia.lab.knobs import checked
+from principia.lab.learners import learner
 from principia.lab.relations import at_most, equal, every, identical, never, slope
 from principia.lab.seeds import Seed
 
@@ -209,6 +210,18 @@ def _decompose(
         hint = "Many weights fit equally well; principia.regression.lstsq finds the shortest."
         raise refuse(owner, "alphas", domain, 0, hint)
     return U[:, kept], d[kept], Vh[kept], targets
+
+
+@learner
+def estimator(
+    inputs: Count, outputs: Count, rng: torch.Generator, *, alpha: Positive = 1.0
+) -> Ridge:
+    """Builds scikit-learn's ridge regression for any table with a number to predict.
+
+    Args:
+        alpha: Price of the weights, in scikit-learn's convention.
+    """
+    return Ridge(alpha=alpha)
 
 
 @claim(

@@ -171,7 +171,8 @@ class SoftmaxRegression(nn.Module):
         >>> x, y = torch.tensor([[-1.0], [0.0], [2.0], [3.0]]), torch.tensor([0, 0, 1, 1])
         >>> model = SoftmaxRegression(1, 2, l2=0.01)
         >>> _ = model.fit(x, y)
-        >>> model(x).argmax(-1).tolist()
+        >>> scores = model(x)
+        >>> scores.argmax(-1).tolist()
         [0, 0, 1, 1]
     """
 
