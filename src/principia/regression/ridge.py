@@ -341,7 +341,7 @@ def map_estimate(
 
     lam = sigma2 / tau if price == "sigma2 / tau" else tau / sigma2
     mode, law = _argmin(surprise, dim), posterior(X, y, sigma2, tau)
-    curvature = torch.autograd.functional.hessian(surprise, mode)
+    curvature: Any = torch.autograd.functional.hessian(surprise, mode)
     lams = sigma2 / torch.logspace(3, -3, 30, dtype=X.dtype)  # ever narrower priors
     norms = ridge_path(X, y, lams).norm(dim=1)
     why = f"the mode is found to a gradient of {FLAT:g}, over a curvature of 1/tau at least"

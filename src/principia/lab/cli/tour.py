@@ -19,6 +19,7 @@ TRY_NEXT = (
     ("check {page} --seeds 5", "all its claims, on five seeds"),
     ("check {claim} --set {knob}", "break the theorem yourself"),
     ("errata", "what textbooks often print wrongly"),
+    ("run networks/mlp", "train a network, and look at its report"),
 )
 
 

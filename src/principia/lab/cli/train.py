@@ -74,7 +74,7 @@ def run(
         outcome = execute(folder, say=say, watch=progress, save_every=save_every)
     except KeyboardInterrupt:
         sys.stderr.write(f"run: interrupted. Go on with: {_again(folder.name, runs_dir)}\n")
-        return 130
+        raise SystemExit(130) from None
     except UsageError:
         if resume is None:
             discard_if_empty(folder)

@@ -437,7 +437,10 @@ def _set_dice(device: torch.device, states: Mapping[str, Tensor]) -> None:
 def _sums(data: Batch) -> list[Any]:
     """Identify tensors by kind, shape and check sum."""
     arrays = [one.detach().cpu().contiguous().numpy() for one in data]
-    return [[str(one.dtype), *one.shape, zlib.crc32(memoryview(one))] for one in arrays]
+    return [
+        [str(one.dtype), *one.shape, zlib.crc32(one)]  # type: ignore[arg-type]
+        for one in arrays
+    ]
 
 
 def _described(thing: Any) -> Any:
