@@ -21,6 +21,7 @@ __all__ = ["confusion", "curves", "draw", "finding_figure", "images", "predicted
 COLORS = {"measured": "#2563eb", "predicted": "#111827", "bound": "#dc2626"}
 OTHERS = ("#059669", "#d97706", "#7c3aed", "#0891b2", "#be185d", "#65a30d")
 VERDICT_COLORS = {"holds": "#059669", "refuted": "#dc2626"}
+MOST_LABELS = 12  # of a legend; beyond that, the pointer tells what a curve is
 AXES = ("epoch", "step")  # of a curve; the other numbers of an epoch are its values
 FONT = "system-ui, -apple-system, 'Segoe UI', sans-serif"
 
@@ -130,34 +131,41 @@ def predicted(truth: Any, found: Any, name: str) -> go.Figure:
 
 
 def curves(trainings: Mapping[str, Sequence[Mapping[str, float]]]) -> go.Figure | None:
-    """Draw the losses and the metrics of trainings over their epochs, losses on the left."""
+    """Draw the numbers of trainings over their epochs, dotted where they are of validation data.
+
+    A training of a single epoch has no curve.
+    """
+    trainings = {name: history for name, history in trainings.items() if len(history) > 1}
     rows = [row for history in trainings.values() for row in history]
     names = list(dict.fromkeys(name for row in rows for name in row if name not in AXES))
     if not names:
         return None
     base = {name: name.removeprefix("validation_") for name in names}
     panels = list(dict.fromkeys(base.values()))
-    figure = make_subplots(cols=len(panels), subplot_titles=panels, horizontal_spacing=0.1)
+    held_out = {base[name] for name in names if name != base[name]}
+    titles = [f"{one}{' (dotted: validation)' if one in held_out else ''}" for one in panels]
+    figure = make_subplots(
+        cols=len(panels), subplot_titles=[one.replace("_", " ") for one in titles],
+        horizontal_spacing=0.1,
+    )
     colors = itertools.cycle((COLORS["measured"], *OTHERS))
-    named: set[str] = set()  # in the legend already
     for training, history in trainings.items():
-        color = next(colors)
-        for name in names:
+        color, label = next(colors), training or "training"
+        for place, name in enumerate(names):
             points = [(row["epoch"], row[name]) for row in history if name in row]
-            held_out = name != base[name]
-            label = f"{training or 'training'}{', validation' if held_out else ''}"
-            line = {"color": color, "dash": "dot" if held_out else "solid", "width": 2}
+            line = {"color": color, "dash": "solid" if name == base[name] else "dot", "width": 2}
             figure.add_trace(
                 go.Scatter(
                     x=[one for one, _ in points], y=[value for _, value in points], name=label,
-                    legendgroup=label, line=line, showlegend=label not in named,
+                    legendgroup=label, line=line, showlegend=place == 0,
                     mode="lines+markers" if len(points) < 30 else "lines",
                 ),
                 row=1, col=panels.index(base[name]) + 1,
             )
-            named.add(label)
     _dress(figure)
     figure.update_xaxes(title="epoch")
+    figure.update_annotations(font={"size": 13})
+    figure.update_layout(showlegend=1 < len(trainings) <= MOST_LABELS)  # more hide the curves
     return figure
 
 
