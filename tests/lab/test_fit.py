@@ -224,6 +224,24 @@ def test_early_stopping_ends_with_the_best_weights(data):
     assert losses.index(min(losses)) == len(losses) - 3
 
 
+def test_one_cycle_gives_no_momentum_to_plain_descent(data):
+    for momentum in (0.0, 0.9):
+        model = network()
+        sgd = torch.optim.SGD(model.parameters(), lr=0.1, momentum=momentum)
+        fit(model, data, CROSS_ENTROPY, sgd, epochs=2, batch_size=16, parts=[OneCycle(0.1)])
+        assert (sgd.param_groups[0]["momentum"] > 0) == (momentum > 0)
+
+
+def test_a_part_may_add_a_number_to_the_epoch(data):
+    class Counts(Part):
+        def after_epoch(self, model, row):
+            row["parameters"] = sum(one.numel() for one in model.parameters())
+            return ""
+
+    trained, run = train(None, data, chosen=lambda: [Counts()], epochs=1)
+    assert run.curves["model"][0]["parameters"] == trained.history[0]["parameters"] == 74
+
+
 def test_swa_is_the_mean_of_the_last_epochs(data):
     kept = []
 
@@ -275,6 +293,7 @@ def test_validation_sees_the_average(data):
 
 
 @pytest.mark.skipif(not shutil.which("g++"), reason="torch compiles with a C++ compiler")
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # torch's compiler uses torch.jit
 def test_a_compiled_model_learns_the_same(data):
     ours, theirs = nn.Linear(4, 2), nn.Linear(4, 2)
     theirs.load_state_dict(ours.state_dict())

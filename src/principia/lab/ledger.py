@@ -130,7 +130,8 @@ def measure(
         "goals": {name: goal.goal for name, goal in experiment.reaches.items()},
         "seeds": list(seeds),
         "metrics": {name: values for name, values in metrics.items() if all(map(_finite, values))},
-        "command": f"principia run {experiment.key} --budget full --seed {seeds[0]}",
+        "command": f"principia run {experiment.key} --budget full --seed {seeds[0]} "
+        f"--threads {threads}",
         "environment": config["environment"],
         "git": config["git"],
         "measured": config["began"][:10],

@@ -9,7 +9,7 @@ def documentation() -> str:
     """Load the topics of Python's reference, one after the other in alphabetical order.
 
     Example:
-        >>> len(documentation()) > 500_000 and "statement" in documentation()
+        >>> len(documentation()) > 400_000 and "statement" in documentation()
         True
     """
     return "\n\n".join(topics[name].strip() for name in sorted(topics))

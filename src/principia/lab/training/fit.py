@@ -98,7 +98,7 @@ def fit(
         >>> model = nn.Linear(1, 1)
         >>> from principia.lab.training import Supervised
         >>> sgd = torch.optim.SGD(model.parameters(), lr=0.5)
-        >>> trained = fit(model, (x, 3 * x), Supervised(nn.functional.mse_loss), sgd)
+        >>> trained = fit(model, (x, 3 * x), Supervised(nn.functional.mse_loss), sgd, epochs=40)
         >>> round(model.weight.item(), 3)
         3.0
     """

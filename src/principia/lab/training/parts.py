@@ -22,7 +22,7 @@ from principia.lab.knobs import checked
 
 __all__ = ["EMA", "SWA", "ClipNorm", "EarlyStopping", "OneCycle", "Part", "Schedule"]
 
-Row = Mapping[str, float]
+Row = dict[str, float]
 Batch = tuple[Tensor, ...]
 
 
@@ -48,7 +48,7 @@ class Part:
         yield
 
     def after_epoch(self, model: nn.Module, row: Row) -> str:
-        """Look at the numbers of an epoch; a reason to stop is returned, or nothing."""
+        """Look at the numbers of an epoch, or add to them; return a reason to stop, or nothing."""
         return ""
 
     def finish(self, model: nn.Module) -> None:
@@ -101,6 +101,8 @@ class Schedule(Part):
 class OneCycle(Part):
     """Raises the learning rate to a peak and lets it fall to nearly 0 (Smith and Topin 2019).
 
+    Momentum, or the first beta of Adam, falls and rises against it, where the optimizer has one.
+
     Args:
         peak: The largest learning rate.
         rise: Share of the steps during which it rises.
@@ -112,8 +114,13 @@ class OneCycle(Part):
         self._schedule = Schedule(self._make)
 
     def _make(self, optimizer: Optimizer, steps: int) -> LRScheduler:
-        # torch's schedule needs two phases, and one step more than it is moved
-        return OneCycleLR(optimizer, self.peak, total_steps=max(steps, 3) + 1, pct_start=self.rise)
+        # torch would give a momentum to plain gradient descent
+        heavy = "betas" in optimizer.defaults or optimizer.defaults.get("momentum", 0) > 0
+        # its schedule needs two phases, and one step more than it is moved
+        return OneCycleLR(
+            optimizer, self.peak, total_steps=max(steps, 3) + 1, pct_start=self.rise,
+            cycle_momentum=heavy,
+        )
 
     def begin(self, model: nn.Module, optimizers: Mapping[str, Optimizer], steps: int) -> None:
         """Build the schedule."""
