@@ -146,7 +146,10 @@ LONG = ("networks/mlp", "--data", "digits", "--threads", "1", "--set", "epochs=4
 def test_ctrl_c_says_how_to_go_on(tmp_path):
     said, code = interrupted(tmp_path, *LONG)
     assert code == 130
-    assert said == "run: interrupted. Go on with: principia run --resume networks-mlp-1\n"
+    assert said.splitlines() == [
+        "run: stopping after this step; once more stops at once.",
+        "run: interrupted. Go on with: principia run --resume networks-mlp-1",
+    ]
     assert RunFolder(tmp_path / "runs/networks-mlp-1").status == "interrupted"
     done = principia(tmp_path, "run", "--resume", "networks-mlp-1")
     assert done.returncode == 0, done.stderr

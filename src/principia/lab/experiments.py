@@ -90,6 +90,8 @@ class Run:
         listed = list(items)
         with self.watch(len(listed), what) as advance:
             for item in listed:
+                if self.asked_to_stop():
+                    raise KeyboardInterrupt
                 yield item
                 advance(str(item))
 

@@ -283,14 +283,13 @@ def _asking_to_stop() -> Iterator[Callable[[], bool]]:
         if asked:
             raise KeyboardInterrupt  # the second time it is meant at once
         asked.append(number)
+        sys.stderr.write("run: stopping after this step; once more stops at once.\n")
 
     for number in (signal.SIGINT, signal.SIGTERM):
         with contextlib.suppress(ValueError):  # only the main thread may
             before[number] = signal.signal(number, ask)
     try:
         yield lambda: bool(asked)
-        if asked:
-            raise KeyboardInterrupt
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
