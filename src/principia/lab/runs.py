@@ -14,6 +14,7 @@ import datetime
 import errno
 import fcntl
 import hashlib
+import importlib
 import json
 import re
 import shlex
@@ -316,18 +317,15 @@ def _same_code(folder: RunFolder) -> None:
 
 def _code_hash(key: str) -> str:
     """Hash the source of a page and of everything of Principia that it uses."""
-    import principia.lab.learners
-    import principia.lab.training
+    importlib.import_module("principia.lab.learners")  # which loads the training, too
 
     catalog.page(key, "run").load()
-    home = Path(principia.__file__).parent
     digest = hashlib.sha256()
     for name in sorted(_used(key.replace("/", "."))):
         module = sys.modules[name]
         if module.__file__:
             digest.update(f"{name}\n".encode())
             digest.update(Path(module.__file__).read_bytes())
-    digest.update(str(home.name).encode())
     return digest.hexdigest()
 
 

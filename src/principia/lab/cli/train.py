@@ -83,8 +83,9 @@ def run(
     for sentence in outcome.missed:
         say(f"NOT REACHED: {sentence}", style="bold red")
     if outcome.reached:
-        what = f"its {budget} goals" if outcome.experiment else "more than a guess"
-        say(f"{folder.asked.key} reaches {what}.", style="bold green")
+        goals = f"reaches its {folder.asked.budget} goals"
+        what = goals if outcome.experiment else "is no worse than a guess"
+        say(f"{folder.asked.key} {what}.", style="bold green")
     return 0 if outcome.reached else 1
 
 

@@ -12,9 +12,8 @@ import functools
 import inspect
 import math
 import time
-import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, final
@@ -29,6 +28,8 @@ from principia.lab.experiments import Run
 from principia.lab.knobs import checked
 from principia.lab.seeds import Seed
 from principia.lab.training import checkpoints
+from principia.lab.training.dice import dice, own_dice, set_dice
+from principia.lab.training.fingerprints import check_sums, described, difference
 from principia.lab.training.metrics import Metric, outputs_of
 from principia.lab.training.objectives import Objective
 from principia.lab.training.parts import Part
@@ -122,11 +123,12 @@ def fit(
     if folder is not None:
         settings = {
             "batch_size": batch_size, "steps": total, "seed": int(seed), "device": where.type,
-            "data": _sums(data), "validation": _sums(held or ()), "metrics": sorted(metrics or ()),
+            "data": check_sums(data), "validation": check_sums(held or ()),
+            "metrics": sorted(metrics or ()),
         }
         training.keep_in(folder, settings, run)
 
-    with _own_dice(seed, where), run.watch(total, name or "training") as advance:
+    with own_dice(seed, where), run.watch(total, name or "training") as advance:
         training.resume(run, name)
         watched = _Watch(advance, batch_size, training.step)
         while training.unfinished_of(total):
@@ -287,9 +289,9 @@ class _Training:
             "model": {
                 name: [str(one.dtype), *one.shape] for name, one in self.model.state_dict().items()
             },
-            "objectives": {name: _described(one) for name, one in self.objectives.items()},
-            "optimizers": {name: _described(one) for name, one in self.optimizers.items()},
-            "parts": [_described(one) for one in self.parts],
+            "objectives": {name: described(one) for name, one in self.objectives.items()},
+            "optimizers": {name: described(one) for name, one in self.optimizers.items()},
+            "parts": [described(one) for one in self.parts],
         }
         self.saved_at = time.monotonic()
 
@@ -319,7 +321,7 @@ class _Training:
                 "optimizers": {name: one.state_dict() for name, one in self.optimizers.items()},
                 "parts": [part.state_dict() for part in self.parts],
                 "rng": self.rng.get_state(),
-                "dice": _dice(self.device),
+                "dice": dice(self.device),
             }
         # the end comes after a save of the same step, and makes all earlier ones superfluous
         number = 2 * self.step + self.finished
@@ -332,7 +334,7 @@ class _Training:
         if found is None:
             return
         _, state = found
-        if reason := _difference(state["settings"], self.settings):
+        if reason := difference(state["settings"], self.settings):
             raise UsageError(
                 f"fit: the saved state of {name or 'the training'} must be of the same training; "
                 f"{reason}. Start a new run."
@@ -348,7 +350,7 @@ class _Training:
             for part, its in zip(self.parts, state["parts"], strict=True):
                 part.load_state_dict(its)
             self.rng.set_state(state["rng"])
-            _set_dice(self.device, state["dice"])
+            set_dice(self.device, state["dice"])
         for row in self.history:
             run.log(name, row)
 
@@ -411,68 +413,3 @@ def _finite(weights: Mapping[str, Tensor]) -> bool:
 
 def _overrides(part: Part, hook: str) -> bool:
     return getattr(type(part), hook) is not getattr(Part, hook)
-
-
-@contextmanager
-def _own_dice(seed: Seed, device: torch.device) -> Iterator[None]:
-    """Fork torch's global generators and start them from the seed, for layers like dropout."""
-    with torch.random.fork_rng([] if device.type == "cpu" else [device], device_type=device.type):
-        torch.manual_seed(int(seed.child("layers")))
-        yield
-
-
-def _dice(device: torch.device) -> dict[str, Tensor]:
-    own = {"cpu": torch.get_rng_state()}
-    if device.type == "cpu":
-        return own
-    return {**own, device.type: torch.get_device_module(device).get_rng_state(device)}
-
-
-def _set_dice(device: torch.device, states: Mapping[str, Tensor]) -> None:
-    torch.set_rng_state(states["cpu"])
-    if device.type != "cpu":
-        torch.get_device_module(device).set_rng_state(states[device.type], device)
-
-
-def _sums(data: Batch) -> list[Any]:
-    """Identify tensors by kind, shape and check sum."""
-    arrays = [one.detach().cpu().contiguous().numpy() for one in data]
-    return [
-        [str(one.dtype), *one.shape, zlib.crc32(one)]  # type: ignore[arg-type]
-        for one in arrays
-    ]
-
-
-def _described(thing: Any) -> Any:
-    """Describe an objective, an optimizer or a part by its class and its plain settings."""
-    if isinstance(thing, (bool, int, float, str, type(None))):
-        return thing
-    if isinstance(thing, Tensor):
-        return _sums((thing,))
-    if isinstance(thing, nn.Module):
-        return [type(thing).__qualname__, *(_described(one) for one in thing.state_dict().values())]
-    if isinstance(thing, (list, tuple)):
-        return [_described(one) for one in thing]
-    if isinstance(thing, Mapping):
-        return {str(name): _described(one) for name, one in thing.items()}
-    if isinstance(thing, Optimizer):
-        return [type(thing).__qualname__, _described(thing.defaults)]
-    if hasattr(thing, "__qualname__"):
-        return f"{thing.__module__}.{thing.__qualname__}"
-    settings = {
-        name: _described(one) for name, one in vars(thing).items() if not name.startswith("_")
-    }
-    return [type(thing).__qualname__, settings]
-
-
-def _difference(saved: Any, now: Any, place: str = "") -> str:
-    """Say in which setting two trainings differ first, or nothing."""
-    if isinstance(saved, dict) and isinstance(now, dict):
-        for name in dict.fromkeys([*saved, *now]):
-            inside = f"{place}.{name}".lstrip(".")
-            if name not in saved or name not in now:
-                return f"only one of the two has {inside}"
-            if found := _difference(saved[name], now[name], inside):
-                return found
-        return ""
-    return "" if saved == now else f"{place} was {saved!r}, now it is {now!r}"

@@ -1,0 +1,34 @@
+"""Torch's global generators, which layers like dropout draw from: forked, saved and restored."""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
+import torch
+from torch import Tensor
+
+from principia.lab.seeds import Seed
+
+__all__ = ["dice", "own_dice", "set_dice"]
+
+
+@contextmanager
+def own_dice(seed: Seed, device: torch.device) -> Iterator[None]:
+    """Fork torch's global generators and start them from the seed, for layers like dropout."""
+    with torch.random.fork_rng([] if device.type == "cpu" else [device], device_type=device.type):
+        torch.manual_seed(int(seed.child("layers")))
+        yield
+
+
+def dice(device: torch.device) -> dict[str, Tensor]:
+    """Give the state of the global generators that layers on a device draw from."""
+    own = {"cpu": torch.get_rng_state()}
+    if device.type == "cpu":
+        return own
+    return {**own, device.type: torch.get_device_module(device).get_rng_state(device)}
+
+
+def set_dice(device: torch.device, states: Mapping[str, Tensor]) -> None:
+    """Take back what `dice` gave."""
+    torch.set_rng_state(states["cpu"])
+    if device.type != "cpu":
+        torch.get_device_module(device).set_rng_state(states[device.type], device)
