@@ -9,11 +9,14 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sklearn.datasets import make_moons
+from sklearn.linear_model import LogisticRegression
 
 from principia.lab.data.digits import digits
 from principia.lab.data.files import find
 from principia.lab.data.idx import read_idx
 from principia.lab.data.mnist import embedded_mnist, mnist
+from principia.lab.data.synthetic import moons
 from principia.lab.data.uci import SETS, uci
 from principia.lab.errors import UsageError
 
@@ -139,3 +142,15 @@ def test_mnist_has_its_published_statistics():
     ]
     assert abs(float(pictures.mean()) - 0.1307) < 1e-4
     assert abs(float(pictures.std()) - 0.3081) < 1e-4
+
+
+def test_moons_grip_each_other():
+    """No line separates them, and they lie on the circles of scikit-learn's moons, moved to 0."""
+    x, y = moons(torch.Generator().manual_seed(0), 2000, noise=0.0)
+    line = LogisticRegression(C=1e6).fit(x.numpy(), y.numpy())
+    assert 0.8 < line.score(x.numpy(), y.numpy()) < 0.95
+    theirs, kinds = make_moons(2000, noise=None, random_state=0)
+    moved = torch.tensor(theirs) - torch.tensor([0.5, 0.25])
+    for kind in (0, 1):
+        near = torch.cdist(x[y == kind].double(), moved[torch.tensor(kinds) == kind]).amin(1)
+        assert near.max() < 0.01

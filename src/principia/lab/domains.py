@@ -193,7 +193,7 @@ class Choice(Domain):
 
     def hint(self, value: Any) -> str:
         """Suggest the word that is close; the text lists them all already."""
-        guess = suggestion(value, [str(option) for option in self.options])
+        guess = suggestion(str(value), [str(option) for option in self.options])
         return guess if guess.startswith("Did") else ""
 
 

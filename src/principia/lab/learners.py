@@ -116,8 +116,8 @@ def learn(run: Run, page: Page, ready: Examples, knobs: Mapping[str, Any]) -> di
     run.keep(model)
     found = predictions(model, schema, ready.x_test)
     if schema.task == "classification":
-        right = float((found == ready.y_test).float().mean())
-        guess = float((ready.y_test == ready.y.mode().values).float().mean())
+        right = float((found == ready.y_test).double().mean())
+        guess = float((ready.y_test == ready.y.mode().values).double().mean())
         run.record(test_accuracy=right, accuracy_of_the_commonest_class=guess)
         names = [str(one) for one in schema.target.values]
         run.figure("confusion", confusion(ready.y_test, found, names))

@@ -221,13 +221,11 @@ class SoftmaxRegression(nn.Module):
 
 
 @learner
-def network(
-    inputs: Count, outputs: Count, rng: torch.Generator, *, l2: NonNegative = 0.0
-) -> nn.Module:
+def network(inputs: Count, outputs: Count, rng: torch.Generator) -> nn.Module:
     """Builds softmax regression for any table with a class to predict."""
     if outputs < 2:
         raise refuse("SoftmaxRegression", "target", "classes", "a number", "Try regression/ridge.")
-    return SoftmaxRegression(inputs, outputs, l2=l2)
+    return SoftmaxRegression(inputs, outputs)
 
 
 def empirical_risk(

@@ -53,7 +53,7 @@ def moons(rng: torch.Generator, points: int, noise: float = 0.1) -> tuple[Tensor
     y = _alternating(points)
     angle = math.pi * torch.rand(points, generator=rng)
     sign = 1.0 - 2 * y
-    x = torch.stack([sign * angle.cos() + y - 0.5, sign * angle.sin() - 0.5 * y + 0.25], 1)
+    x = torch.stack([sign * angle.cos() + y - 0.5, sign * angle.sin() + 0.5 * y - 0.25], 1)
     return x + noise * torch.randn(points, 2, generator=rng), y
 
 

@@ -15,9 +15,11 @@ def accuracy(outputs: Tensor, target: Tensor) -> Tensor:
 
     Example:
         >>> accuracy(torch.tensor([[0.1, 2.0], [3.0, 1.0]]), torch.tensor([1, 1]))
-        tensor(0.5000)
+        tensor(0.5000, dtype=torch.float64)
     """
-    return (outputs.argmax(-1) == target).float().mean()
+    right = outputs.argmax(-1) == target
+    # in float32, 342 of 360 would be less than a goal of 0.95
+    return torch.tensor(right.sum().item() / right.numel(), dtype=torch.float64)
 
 
 def rmse(outputs: Tensor, target: Tensor) -> Tensor:
