@@ -1,14 +1,18 @@
 """A claim passes only if its measure holds and its control is refuted, on every seed."""
 
+import json
+import math
 import pickle
 from typing import Annotated
 
 import pytest
 
-from principia.lab.claims import claim
+from principia.lab import catalog
+from principia.lab.claims import Finding, Observation, claim
 from principia.lab.domains import Range
 from principia.lab.errors import UsageError
-from principia.lab.figures import finding_figure
+from principia.lab.evidence import Evidence
+from principia.lab.figures import finding_figure, observation_figure
 from principia.lab.relations import at_most
 from principia.lab.seeds import Seed
 
@@ -120,3 +124,26 @@ def test_seeds_give_independent_generators():
     assert one == same != other
     assert torch.equal(*(torch.rand(4, generator=seed.torch()) for seed in (one, same)))
     assert one.numpy().random() != other.numpy().random()
+
+
+@pytest.mark.parametrize("key", ["connectionism/hopfield:phase_transition", "networks/mlp:nesting"])
+def test_findings_of_pages_come_back_from_json_as_they_were(key):
+    """Verdict, numbers, parts and picture survive, so that kept evidence draws itself."""
+    ((page, name),) = catalog.select([key])
+    finding = page.claim(name).check([0])
+    plain = json.loads(json.dumps(finding.to_json(), allow_nan=False))
+    again = Finding.from_json(plain)
+    assert again.to_json() == plain
+    assert again.passed == finding.passed
+    pairs = [(finding.measures[0], again.measures[0]), (finding.controls[0], again.controls[0])]
+    for one, other in pairs:
+        assert one.summary == other.summary
+        assert observation_figure(one).to_json() == observation_figure(other).to_json()
+
+
+def test_errors_and_numbers_that_are_no_json_come_back_too():
+    broken = Finding("a/b", "c", (Observation(3, {"n": 1}, error="ValueError: no"),), ())
+    assert Finding.from_json(broken.to_json()).measures[0].summary == "ValueError: no"
+    endless = at_most([math.inf, 1.0], [2.0, 2.0], why="for show")
+    again = Evidence.from_json(json.loads(json.dumps(endless.to_json(), allow_nan=False)))
+    assert (again.measured, again.verdict) == (math.inf, "refuted")

@@ -49,6 +49,12 @@ class Observation:
             return {**described, "verdict": "error", "error": self.error}
         return {**described, **self.evidence.to_json()}
 
+    @classmethod
+    def from_json(cls, plain: Mapping[str, Any]) -> Observation:
+        """Take the observation back from plain data."""
+        evidence = None if "error" in plain else Evidence.from_json(plain)
+        return cls(plain["seed"], plain["knobs"], evidence, plain.get("error", ""))
+
 
 @final
 @dataclass(frozen=True)
@@ -100,6 +106,15 @@ class Finding:
             "measures": [one.to_json() for one in self.measures],
             "controls": [one.to_json() for one in self.controls],
         }
+
+    @classmethod
+    def from_json(cls, plain: Mapping[str, Any]) -> Finding:
+        """Take the finding back from plain data."""
+        measures, controls = (
+            tuple(Observation.from_json(one) for one in plain[what])
+            for what in ("measures", "controls")
+        )
+        return cls(plain["page"], plain["claim"], measures, controls)
 
 
 @final

@@ -13,7 +13,7 @@ from typing import final
 
 from principia.lab.errors import refuse
 
-__all__ = ["Reference", "Text"]
+__all__ = ["Reference", "Text", "sections"]
 
 
 @final
@@ -83,6 +83,19 @@ class Text:
             symbols=tuple((symbol.strip(), meaning) for symbol, _, meaning in explained),
             references=tuple(Reference(line) for line in references),
         )
+
+
+def sections(doc: str) -> dict[str, str]:
+    r"""Take the docstring of a component apart: the story under "", then Shapes, Args, Example.
+
+    Example:
+        >>> sections("Adds one.\n\nArgs:\n    x: A number.")
+        {'': 'Adds one.', 'Args': 'x: A number.'}
+    """
+    parts = re.split(r"^([A-Z]\w+):[ \t]*\n", inspect.cleandoc(doc), flags=re.MULTILINE)
+    found = {"": parts[0].strip()}
+    found |= {name: inspect.cleandoc(body) for name, body in zip(parts[1::2], parts[2::2])}  # noqa: B905
+    return {name: body for name, body in found.items() if body}
 
 
 def _cut(text: str, heading: str) -> tuple[str, list[str]]:

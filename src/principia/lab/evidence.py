@@ -8,6 +8,7 @@ measure does not pass, and an undecided control does not count as refuted.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal, final
 
@@ -61,6 +62,13 @@ class Series:
             described["error"] = _plain_list(self.error)
         return described
 
+    @classmethod
+    def from_json(cls, plain: Mapping[str, Any]) -> Series:
+        """Take the series back from plain data."""
+        numbers = {name: _numbers(plain[name]) for name in ("y", "error") if name in plain}
+        x = [one if isinstance(one, str) else float(one) for one in plain["x"]]
+        return cls(plain["name"], x, role=plain["role"], style=plain["style"], **numbers)
+
 
 @final
 @dataclass(frozen=True)
@@ -76,6 +84,12 @@ class Picture:
         """Give the picture as plain data."""
         series = [one.to_json() for one in self.series]
         return {"x": self.x, "y": self.y, "log": self.log, "series": series}
+
+    @classmethod
+    def from_json(cls, plain: Mapping[str, Any]) -> Picture:
+        """Take the picture back from plain data."""
+        series = tuple(Series.from_json(one) for one in plain["series"])
+        return cls(series, plain["x"], plain["y"], plain["log"])
 
 
 @final
@@ -156,6 +170,28 @@ class Evidence:
         if self.picture is not None:
             described["picture"] = self.picture.to_json()
         return described
+
+    @classmethod
+    def from_json(cls, plain: Mapping[str, Any]) -> Evidence:
+        """Take the evidence back from plain data."""
+        parts = tuple((one["name"], cls.from_json(one)) for one in plain.get("parts", ()))
+        interval = plain.get("interval")
+        return cls(
+            relation=plain["relation"],
+            measured=float(plain["measured"]),
+            expected=float(plain["expected"]),
+            tolerance=float(plain["tolerance"]),
+            why=plain["why"],
+            verdict=plain["verdict"],
+            detail=plain["detail"],
+            interval=(float(interval[0]), float(interval[1])) if interval else None,
+            parts=parts,
+            picture=Picture.from_json(plain["picture"]) if "picture" in plain else None,
+        )
+
+
+def _numbers(values: Iterable[Any]) -> list[float]:
+    return [float(one) for one in values]  # words such as nan and inf, too
 
 
 def short(value: float) -> str:

@@ -16,7 +16,9 @@ from plotly.subplots import make_subplots
 from principia.lab.claims import Finding, Observation
 from principia.lab.evidence import Evidence, Picture, Series
 
-__all__ = ["confusion", "curves", "draw", "finding_figure", "images", "predicted"]
+__all__ = [
+    "confusion", "curves", "draw", "finding_figure", "images", "observation_figure", "predicted",
+]
 
 COLORS = {"measured": "#2563eb", "predicted": "#111827", "bound": "#dc2626"}
 OTHERS = ("#059669", "#d97706", "#7c3aed", "#0891b2", "#be185d", "#65a30d")
@@ -59,6 +61,12 @@ def finding_figure(finding: Finding) -> go.Figure:
     _dress(figure)
     figure.update_annotations(font={"size": 13})
     return figure
+
+
+def observation_figure(observation: Observation) -> go.Figure:
+    """Draw one observation; one that ended in an error has empty axes."""
+    evidence = observation.evidence
+    return draw(Picture(()) if evidence is None else _picture_of(evidence))
 
 
 def images(

@@ -8,9 +8,11 @@ import re
 import unicodedata
 import xml.etree.ElementTree as ET
 
+from markupsafe import Markup, escape
+
 from principia.lab.errors import refuse
 
-__all__ = ["prose_to_unicode", "to_mathml", "to_unicode"]
+__all__ = ["prose_to_html", "prose_to_unicode", "to_mathml", "to_unicode"]
 
 _NAMESPACE = re.compile(r"\{.*\}")
 _RAISED = str.maketrans(
@@ -66,6 +68,24 @@ def prose_to_unicode(text: str) -> str:
         text,
         flags=re.DOTALL,
     )
+
+
+def prose_to_html(text: str) -> Markup:
+    """Turn `code` and `$math$` of a docstring into HTML; everything else is escaped.
+
+    Example:
+        >>> prose_to_html("at most `n` < 3")
+        Markup('at most <code>n</code> &lt; 3')
+    """
+    done = []
+    for part in re.split(r"(\$[^$]+\$|`[^`]+`)", text):
+        if len(part) > 2 and part[0] == part[-1] == "$":
+            done.append(to_mathml(part[1:-1]))
+        elif len(part) > 2 and part[0] == part[-1] == "`":
+            done.append(f"<code>{escape(part[1:-1])}</code>")
+        else:
+            done.append(escape(part))
+    return Markup("".join(done))
 
 
 def _balanced(latex: str) -> None:

@@ -6,7 +6,6 @@ import functools
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from html import escape
 from pathlib import Path
 from typing import Any, final
 
@@ -18,7 +17,7 @@ from principia.lab.catalog import Page, chapters, page
 from principia.lab.claims import Finding
 from principia.lab.environment import environment
 from principia.lab.figures import curves, finding_figure
-from principia.lab.formula import to_mathml
+from principia.lab.formula import prose_to_html, to_mathml
 from principia.lab.runs import RunFolder
 
 __all__ = ["claims_report", "run_report", "tour_report"]
@@ -52,7 +51,7 @@ def tour_report(
     sections = []
     for (one, name), finding in zip(selection, findings, strict=True):
         section = _claim_section(one, name, finding)
-        section.story = [_prose(part) for part in re.split(r"\n[ \t]*\n", one.text.story)]
+        section.story = [prose_to_html(part) for part in re.split(r"\n[ \t]*\n", one.text.story)]
         section.formulas = [Markup(to_mathml(each, block=True)) for each in one.text.formulas]
         sections.append(section)
     course = chapters()
@@ -95,7 +94,7 @@ def run_report(folder: RunFolder, result: Mapping[str, Any] | None = None) -> st
         title=page(asked.page).title.rstrip("."),
         verdict="holds" if reached else "refuted",
         label="Own data." if experiment is None else "Experiment.",
-        statement=_prose(
+        statement=prose_to_html(
             f"`{asked.data.source}`, predicting `{asked.data.target}`." if asked.data
             else experiment.statement if experiment else ""
         ),
@@ -142,7 +141,7 @@ def _claim_section(one: Page, name: str, finding: Finding) -> Section:
         verdict="holds" if finding.passed else "refuted",
         measured=finding.measures[0].summary,
         control=f"{finding.controls[0].verdict}: {finding.controls[0].summary}",
-        statement=_prose(claim.statement),
+        statement=prose_to_html(claim.statement),
         columns=("what", "seed", "verdict", "numbers", "tolerance because"),
         rows=rows,
         figures=[_figure(anchor, finding_figure(finding))] if drawn else [],
@@ -154,20 +153,6 @@ def _figure(anchor: str, figure: Any, name: str = "") -> dict[str, Any]:
     # "</" would end the script element early
     data = figure.to_json().replace("</", "<\\/")
     return {"id": anchor, "name": name, "data": Markup(data), "height": figure.layout.height}
-
-
-def _prose(text: str) -> Markup:
-    """Turn `code` and `$math$` of a docstring into HTML; everything else is escaped."""
-    parts = re.split(r"(\$[^$]+\$|`[^`]+`)", text)
-    done = []
-    for part in parts:
-        if len(part) > 2 and part[0] == part[-1] == "$":
-            done.append(to_mathml(part[1:-1]))
-        elif len(part) > 2 and part[0] == part[-1] == "`":
-            done.append(f"<code>{escape(part[1:-1])}</code>")
-        else:
-            done.append(escape(part))
-    return Markup("".join(done))
 
 
 def _render(
