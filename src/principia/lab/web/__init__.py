@@ -1,0 +1,1 @@
+"""The web pages: the course in a browser, with every computation in a process of its own."""
