@@ -144,12 +144,18 @@ class RunFolder:
         }
 
 
-def create(runs_dir: Path, asked: Asked) -> RunFolder:
-    """Make a new run folder with its configuration; there is never one without the other."""
+def create(runs_dir: Path, asked: Asked, command: str | None = None) -> RunFolder:
+    """Make a new run folder with its configuration; there is never one without the other.
+
+    Args:
+        runs_dir: Folder of the run folders.
+        asked: What the run has to do.
+        command: How one asks for it on the command line; by default, how this program was called.
+    """
     config = {
         "format": FORMAT,
         "asked": asdict(asked),
-        "command": shlex.join(["principia", *sys.argv[1:]]),
+        "command": shlex.join(["principia", *sys.argv[1:]]) if command is None else command,
         "began": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
         "environment": environment(asked.threads),
         "code": _code_hash(asked.page),

@@ -1,0 +1,70 @@
+"""Puts the server together: safety around views and APIs, workers beneath them."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections import OrderedDict
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+from fastapi import FastAPI
+from plotly.offline import get_plotlyjs
+
+import principia
+from principia.lab import catalog
+from principia.lab.environment import cores
+from principia.lab.web import claims_api, playground_api, runs_api, runs_views, views
+from principia.lab.web.answers import answer_errors
+from principia.lab.web.content import page_view, search_index
+from principia.lab.web.playgrounds import Playgrounds
+from principia.lab.web.running import Runs
+from principia.lab.web.workers import Limits, Workers
+
+__all__ = ["create_app"]
+
+GIGABYTE = 2**30
+MEASURING = Limits(memory=3 * GIGABYTE, cpu=60, wall=90)  # of one measurement of a claim
+log = logging.getLogger("principia.web")
+
+
+def create_app(
+    runs_dir: Path, *, data_dir: str | None = None, workers: Workers | None = None
+) -> FastAPI:
+    """Make the application, without its doors: `safety.Safety` goes around it.
+
+    Args:
+        runs_dir: Folder of the run folders.
+        data_dir: Folder with the data sets.
+        workers: Where work is done; by default one process a core.
+    """
+
+    @contextlib.asynccontextmanager
+    async def life(app: FastAPI) -> AsyncIterator[None]:
+        warming = asyncio.create_task(app.state.workers.warm_up())
+        yield
+        warming.cancel()
+        await app.state.playgrounds.close()
+        await app.state.runs.close()
+        await app.state.workers.close()
+
+    app = FastAPI(
+        title="Principia", version=principia.__version__, openapi_url="/api/openapi.json",
+        docs_url=None, redoc_url=None, lifespan=life,  # their pages would load from a CDN
+        description="Measure claims, run experiments, and train in the playground.",
+    )
+    app.state.workers = workers or Workers(slots=cores(), waiting=64, limits=MEASURING)
+    app.state.measured = OrderedDict[str, Any]()
+    app.state.runs = Runs(runs_dir, app.state.workers, data_dir)
+    app.state.playgrounds = Playgrounds(app.state.workers)
+    app.state.plotly = get_plotlyjs().encode()
+    app.state.index = search_index(views.HERE.page)
+    for chapter in catalog.chapters():
+        for page in chapter.pages:
+            page_view(page.key)  # so that the first visitor does not wait for it
+    answer_errors(app)
+    for one in (claims_api, runs_api, playground_api, runs_views, views):
+        app.include_router(one.router)
+    return app

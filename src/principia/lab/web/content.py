@@ -1,0 +1,289 @@
+"""What a page of the course shows, as plain content: the server and the static site render it.
+
+Everything here is read off the catalog: text off docstrings, form fields off annotations.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import json
+import math
+import re
+import shlex
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, final
+
+from markupsafe import Markup
+
+from principia.lab import catalog
+from principia.lab.docstrings import sections
+from principia.lab.domains import Choice, Range, Switch
+from principia.lab.experiments import Experiment
+from principia.lab.formula import prose_to_html, prose_to_unicode, to_mathml
+from principia.lab.knobs import Knob
+
+__all__ = [
+    "ClaimView", "ComponentView", "ExperimentView", "Field", "PageView", "fields", "page_view",
+    "search_index", "text_of",
+]
+
+Kind = Literal["range", "number", "choice", "switch", "text"]
+LOG_FROM = 50.0  # a slider whose ends differ by this factor moves in equal ratios
+
+
+@final
+@dataclass(frozen=True)
+class Field:
+    """A form field for a knob; values are texts, as one would type them after --set."""
+
+    name: str
+    kind: Kind
+    default: str
+    domain: str
+    help: str = ""
+    low: float | None = None
+    high: float | None = None
+    step: str = "any"
+    log: bool = False
+    options: tuple[str, ...] = ()
+
+    @property
+    def label(self) -> str:
+        """The name in words."""
+        return self.name.replace("_", " ")
+
+
+@final
+@dataclass(frozen=True)
+class ComponentView:
+    """A component: how it is called, and its docstring in parts."""
+
+    name: str
+    signature: str
+    story: tuple[Markup, ...]
+    arguments: tuple[tuple[str, Markup], ...]
+    shapes: Markup
+    example: str
+
+
+@final
+@dataclass(frozen=True)
+class ClaimView:
+    """A claim: its statement, what can be turned, and what breaks it."""
+
+    key: str
+    name: str
+    statement: Markup
+    source: str
+    fields: tuple[Field, ...]
+    control: Mapping[str, str]
+    misprint: Markup
+    command: str
+
+    @property
+    def title(self) -> str:
+        """The name in words."""
+        return self.name.replace("_", " ")
+
+    @property
+    def control_json(self) -> str:
+        """The control for a data attribute."""
+        return json.dumps(self.control)
+
+    @property
+    def control_words(self) -> str:
+        """The control in words."""
+        return ", ".join(f"{name} = {value}" for name, value in self.control.items())
+
+
+@final
+@dataclass(frozen=True)
+class ExperimentView:
+    """An experiment: what it does and what it must reach."""
+
+    key: str
+    name: str
+    statement: Markup
+    source: str
+    fields: tuple[Field, ...]
+    goals: tuple[tuple[str, tuple[str, ...]], ...]
+    command: str
+
+    @property
+    def title(self) -> str:
+        """The name in words."""
+        return self.name.replace("_", " ")
+
+
+@final
+@dataclass(frozen=True)
+class PageView:
+    """A page of the course."""
+
+    key: str
+    chapter: str
+    title: str
+    about: Markup
+    story: tuple[Markup, ...]
+    formulas: tuple[Markup, ...]
+    symbols: tuple[tuple[Markup, Markup], ...]
+    components: tuple[ComponentView, ...]
+    claims: tuple[ClaimView, ...]
+    experiments: tuple[ExperimentView, ...]
+    references: tuple[str, ...]
+    module: str
+
+
+@functools.lru_cache(maxsize=1024)
+def page_view(key: str) -> PageView:
+    """Describe a page; what it says is read once, since a running program does not change."""
+    page = catalog.page(key, "page")
+    text = page.text
+    name, _, about = text.title.partition(": ")
+    return PageView(
+        key=page.key,
+        chapter=page.key.split("/")[0],
+        title=name.rstrip("."),
+        about=prose_to_html(about),
+        story=paragraphs(text.story),
+        formulas=tuple(Markup(to_mathml(one, block=True)) for one in text.formulas),
+        symbols=tuple((prose_to_html(one), prose_to_html(what)) for one, what in text.symbols),
+        components=tuple(_component(one) for one in page.components()),
+        claims=tuple(_claim(one) for one in page.claims().values()),
+        experiments=tuple(_experiment(one) for one in page.experiments().values()),
+        references=tuple(one.text for one in text.references),
+        module=page.module,
+    )
+
+
+def paragraphs(text: str) -> tuple[Markup, ...]:
+    """Turn a text into its paragraphs."""
+    return tuple(prose_to_html(" ".join(one.split())) for one in re.split(r"\n[ \t]*\n", text))
+
+
+def _component(one: catalog.Component) -> ComponentView:
+    parts = sections(one.doc)
+    listed = re.split(r"^(\w+):[ \t]*", parts.get("Args", ""), flags=re.MULTILINE)[1:]
+    return ComponentView(
+        name=one.name,
+        signature=one.signature,
+        story=paragraphs(parts.get("", "")),
+        arguments=tuple(
+            (name, prose_to_html(" ".join(what.split())))
+            for name, what in zip(listed[::2], listed[1::2])  # noqa: B905
+        ),
+        shapes=prose_to_html(" ".join(parts.get("Shapes", "").split())),
+        example=inspect.cleandoc(parts.get("Example", "")),
+    )
+
+
+def _claim(claim: Any) -> ClaimView:
+    return ClaimView(
+        key=claim.key,
+        name=claim.name,
+        statement=prose_to_html(claim.statement),
+        source=claim.source,
+        fields=fields(claim.knobs),
+        control={name: text_of(value) for name, value in claim.control.items()},
+        misprint=prose_to_html(claim.misprint),
+        command=f"principia check {shlex.quote(claim.key)}",
+    )
+
+
+def _experiment(experiment: Experiment) -> ExperimentView:
+    goals = tuple(
+        (
+            budget,
+            tuple(
+                f"{metric.replace('_', ' ')} {goal.goal}"
+                for metric, goal in experiment.goals(budget).items()
+            ),
+        )
+        for budget in ("quick", "full")
+    )
+    return ExperimentView(
+        key=experiment.key,
+        name=experiment.name,
+        statement=prose_to_html(experiment.statement),
+        source=experiment.source,
+        fields=fields(experiment.knobs),
+        goals=goals,
+        command=f"principia run {shlex.quote(experiment.key)}",
+    )
+
+
+def fields(knobs: Mapping[str, Knob]) -> tuple[Field, ...]:
+    """Make a form field of every knob."""
+    return tuple(_field(one) for one in knobs.values())
+
+
+def _field(knob: Knob) -> Field:
+    domain = knob.domain
+    shared: dict[str, Any] = {
+        "name": knob.name,
+        "default": text_of(knob.default),
+        "domain": domain.text,
+        "help": prose_to_unicode(knob.help),
+    }
+    if isinstance(domain, Choice):
+        return Field(kind="choice", options=tuple(map(text_of, domain.options)), **shared)
+    if isinstance(domain, Switch):
+        return Field(kind="switch", options=("False", "True"), **shared)
+    if not isinstance(domain, Range):
+        return Field(kind="text", **shared)
+    whole = domain.kind is int
+    low, high = (one if math.isfinite(one) else None for one in (domain.low, domain.high))
+    shared |= {"low": low, "high": high, "step": "1" if whole else "any"}
+    if low is None or high is None:
+        return Field(kind="number", **shared)
+    return Field(kind="range", log=low > 0 and high / low >= LOG_FROM, **shared)
+
+
+def text_of(value: Any) -> str:
+    """Write a value as one would type it after --set.
+
+    Example:
+        >>> text_of((64, 64)), text_of(None), text_of(0.12)
+        ('64,64', 'none', '0.12')
+    """
+    if isinstance(value, (tuple, list)):
+        return ",".join(map(text_of, value))
+    return "none" if value is None else str(value)
+
+
+def search_index(address: Any) -> str:
+    """List what can be found, as a script that both the server and the static site can load.
+
+    Args:
+        address: Function that gives the address of a page, by its key and an anchor.
+    """
+    entries = [entry for chapter in catalog.chapters() for entry in _entries(chapter, address)]
+    listed = json.dumps(entries, ensure_ascii=False).replace("</", "<\\/")
+    return f"globalThis.principiaIndex = {listed};\n"
+
+
+def _entries(chapter: catalog.Chapter, address: Any) -> Iterable[dict[str, str]]:
+    for page in chapter.pages:
+        view = page_view(page.key)
+        where = f"{chapter.name}/{page.name}"
+        text = prose_to_unicode(page.title)
+        yield {"kind": "page", "title": text, "where": where, "url": address(page.key, "")}
+        for claim in page.claims().values():
+            yield {
+                "kind": "claim", "title": claim.name.replace("_", " "),
+                "text": prose_to_unicode(claim.statement), "where": where,
+                "url": address(page.key, claim.name),
+            }
+        for component in page.components():
+            yield {
+                "kind": "code", "title": component.name,
+                "text": prose_to_unicode(component.purpose), "where": where,
+                "url": address(page.key, f"api-{component.name}"),
+            }
+        for experiment in view.experiments:
+            yield {
+                "kind": "experiment", "title": experiment.title, "where": where,
+                "url": address(page.key, f"run-{experiment.name}"),
+            }

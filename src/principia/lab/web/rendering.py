@@ -1,0 +1,168 @@
+"""Turns content into HTML, for the server and for the static site: they differ in addresses."""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, final
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
+
+import principia
+from principia.lab import catalog, ledger
+from principia.lab.claims import Finding
+from principia.lab.formula import prose_to_html
+from principia.lab.web.content import page_view
+from principia.lab.web.remembered import remembered
+from principia.lab.web.work import shown
+
+__all__ = ["STATIC", "Place", "evidence_now", "index_html", "ledger_html", "page_html", "render"]
+
+STATIC = Path(__file__).with_name("static")
+
+
+@final
+@dataclass(frozen=True)
+class Place:
+    """Where a page will be read: from the server, or from a file so many folders deep.
+
+    Example:
+        >>> Place(live=False, depth=1).page("networks/mlp", "capacity")
+        '../networks/mlp.html#capacity'
+    """
+
+    live: bool = True
+    depth: int = 0
+
+    @property
+    def root(self) -> str:
+        """What leads to the index."""
+        return "/" if self.live else "../" * self.depth
+
+    def page(self, key: str, anchor: str = "") -> str:
+        """Give the address of a page, or of one of the named pages such as playground."""
+        name = key if self.live else f"{key or 'index'}.html"
+        return f"{self.root}{name}{'#' if anchor else ''}{anchor}"
+
+    def asset(self, name: str) -> str:
+        """Give the address of a style sheet, a script or a picture."""
+        return f"{self.root}assets/{name}"
+
+
+Findings = Mapping[str, Finding]  # by the keys of claims
+
+
+def evidence_now() -> Findings:
+    """Give what was measured before on this machine and still stands."""
+    found = {
+        f"{page.key}:{name}": remembered(page, name)
+        for chapter in catalog.chapters()
+        for page in chapter.pages
+        for name in page.claim_names
+    }
+    return {key: finding for key, finding in found.items() if finding is not None}
+
+
+def index_html(place: Place, findings: Findings) -> str:
+    """Write the table of contents, with what holds and what does not."""
+    chapters = [
+        {
+            "name": chapter.name,
+            "title": chapter.title.rstrip("."),
+            "pages": [_listed(page, findings) for page in chapter.pages],
+        }
+        for chapter in catalog.chapters()
+        if chapter.pages
+    ]
+    pages = [page for chapter in chapters for page in chapter["pages"]]
+    states = [claim["state"] for page in pages for claim in page["claims"]]
+    return render(
+        "index.html.jinja", place, chapters=chapters, pages=len(pages), claims=len(states),
+        holding=states.count("holds"), failing=states.count("fails"),
+    )
+
+
+def _listed(page: catalog.Page, findings: Findings) -> dict[str, Any]:
+    name, _, about = page.title.partition(": ")
+    claims = [
+        {"name": one, "state": _state(findings.get(f"{page.key}:{one}"))}
+        for one in page.claim_names
+    ]
+    return {
+        "key": page.key, "name": name.rstrip("."), "about": prose_to_html(about), "claims": claims,
+        "holding": sum(one["state"] == "holds" for one in claims),
+    }
+
+
+def _state(finding: Finding | None) -> str:
+    return "unchecked" if finding is None else "holds" if finding.passed else "fails"
+
+
+def page_html(place: Place, key: str, findings: Findings, runs: Any = ()) -> str:
+    """Write a page of the course.
+
+    Args:
+        place: Where it will be read.
+        key: Which page.
+        findings: What was measured; a file has it inside, a server's page asks for the figures.
+        runs: For the server, the runs of the page's experiments.
+    """
+    page = catalog.page(key, "page")
+    order = [one.key for chapter in catalog.chapters() for one in chapter.pages]
+    here = order.index(key)
+    own = {one: findings.get(f"{key}:{one}") for one in page.claim_names}
+    return render(
+        "page.html.jinja", place, page=page_view(key), findings=own, runs=runs,
+        before=page_view(order[here - 1]) if here else None,
+        after=page_view(order[here + 1]) if here + 1 < len(order) else None,
+    )
+
+
+def ledger_html(place: Place) -> str:
+    """Write the ledger: published figures beside ours."""
+    rows = ledger.read()
+    listed = []
+    for one in ledger.experiments():
+        row = rows.get(one.key)
+        goals = [f"{name.replace('_', ' ')} {goal.goal}" for name, goal in one.reaches.items()]
+        listed.append(
+            {
+                "key": one.key, "address": place.page(one.page, f"run-{one.name}"),
+                "published": one.source, "goals": goals,
+                "ours": ledger.ours(one, row).split("; ") if row else [],
+                "seeds": len(row["seeds"]) if row else 0,
+                "verdict": ledger.verdict(one, row),
+            }
+        )
+    return render("ledger.html.jinja", place, rows=listed)
+
+
+def render(template: str, place: Place, **content: Any) -> str:
+    """Fill a template."""
+    return _environment().get_template(template).render(
+        place=place, version=principia.__version__, **content
+    )
+
+
+@functools.cache
+def _environment() -> Environment:
+    options: dict[str, Any] = {
+        "undefined": StrictUndefined, "trim_blocks": True, "lstrip_blocks": True,
+    }
+    made = Environment(
+        loader=FileSystemLoader(Path(__file__).with_name("templates")), autoescape=True, **options
+    )
+    made.filters["prose"] = prose_to_html
+    made.filters["embedded"] = _embedded
+    return made
+
+
+def _embedded(finding: Finding) -> Markup:
+    """Give what a card shows of a finding as JSON that can stand inside an HTML page."""
+    both = {"measure": shown(finding.measures[0]), "control": shown(finding.controls[0])}
+    text = json.dumps(both, ensure_ascii=False, allow_nan=False)
+    return Markup(text.replace("<", "\\u003c"))  # which could end the script element

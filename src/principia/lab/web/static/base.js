@@ -1,0 +1,288 @@
+// What every page needs, on the server and in a file: theme, search, copying, figures.
+// A plain script and no module: browsers load no modules from the file system.
+"use strict";
+
+globalThis.principia = (() => {
+  const page = document.documentElement;
+  const root = page.dataset.root;
+  const announce = (text) => (document.getElementById("announce").textContent = text);
+
+  // Theme
+
+  const drawn = new Map(); // element -> figure, to draw again in other colors
+
+  document.getElementById("theme").addEventListener("click", () => {
+    page.dataset.theme = page.dataset.theme === "dark" ? "light" : "dark";
+    try {
+      localStorage.setItem("principia-theme", page.dataset.theme);
+    } catch {
+      // then it lasts as long as the page
+    }
+    for (const [element, figure] of drawn) drawFigure(element, figure);
+    document.dispatchEvent(new Event("themechange"));
+  });
+
+  // Search
+
+  const input = document.getElementById("search");
+  const list = document.getElementById("found");
+  const MOST = 12;
+
+  function matches(text) {
+    const words = text.toLowerCase().split(/\s+/).filter(Boolean);
+    if (!words.length) return [];
+    const rank = { page: 0, claim: 1, experiment: 2, code: 3 };
+    return (globalThis.principiaIndex ?? [])
+      .map((entry) => {
+        const title = entry.title.toLowerCase();
+        const all = `${title} ${entry.where} ${entry.text ?? ""}`.toLowerCase().replaceAll("_", " ");
+        if (!words.every((word) => all.includes(word) || entry.where.includes(word))) return null;
+        const inTitle = words.filter((word) => title.includes(word)).length;
+        return { entry, score: rank[entry.kind] - 3 * inTitle };
+      })
+      .filter(Boolean)
+      .sort((a, b) => a.score - b.score)
+      .slice(0, MOST)
+      .map((one) => one.entry);
+  }
+
+  function search() {
+    const entries = matches(input.value);
+    const asked = input.value.trim() !== "";
+    list.replaceChildren(
+      ...entries.map((entry, place) => {
+        const item = document.createElement("li");
+        const link = document.createElement("a");
+        const detail = document.createElement("small");
+        item.role = "option";
+        item.id = `found-${place}`;
+        item.ariaSelected = "false";
+        link.href = entry.url.replace(/^\/?/, root);
+        link.tabIndex = -1;
+        link.textContent = entry.title;
+        detail.textContent = `${entry.kind} · ${entry.where}${entry.text ? " · " + entry.text : ""}`;
+        link.append(detail);
+        item.append(link);
+        return item;
+      }),
+    );
+    if (asked && !entries.length) {
+      const item = document.createElement("li");
+      item.role = "option";
+      item.ariaDisabled = "true";
+      item.textContent = "Nothing has these words.";
+      list.append(item);
+    }
+    list.hidden = !asked;
+    input.ariaExpanded = String(asked);
+    input.removeAttribute("aria-activedescendant");
+  }
+
+  function choose(step) {
+    const items = [...list.querySelectorAll("[aria-selected]")];
+    if (!items.length) return;
+    const now = items.findIndex((item) => item.ariaSelected === "true");
+    const next = (now + step + items.length + (now < 0 && step < 0 ? 1 : 0)) % items.length;
+    items.forEach((item, place) => (item.ariaSelected = String(place === next)));
+    items[next].scrollIntoView({ block: "nearest" });
+    input.setAttribute("aria-activedescendant", items[next].id);
+  }
+
+  function close() {
+    list.hidden = true;
+    input.ariaExpanded = "false";
+  }
+
+  input.addEventListener("input", search);
+  input.addEventListener("focus", () => input.value && search());
+  input.addEventListener("keydown", (event) => {
+    if (event.key === "ArrowDown") choose(1);
+    else if (event.key === "ArrowUp") choose(-1);
+    else if (event.key === "Escape") close();
+    else if (event.key === "Enter") {
+      const selected = list.querySelector('[aria-selected="true"] a') ?? list.querySelector("a");
+      if (selected && !list.hidden) selected.click();
+      close();
+    } else return;
+    event.preventDefault();
+  });
+  document.addEventListener("click", (event) => {
+    if (!event.target.closest(".search") || event.target.closest("#found a")) close();
+  });
+  document.addEventListener("keydown", (event) => {
+    const typing = event.target.closest("input, textarea, select, [contenteditable]");
+    if (event.key === "/" && !typing && !event.ctrlKey && !event.metaKey) {
+      event.preventDefault();
+      input.focus();
+      input.select();
+    }
+  });
+
+  // Commands to copy
+
+  document.addEventListener("click", async (event) => {
+    const button = event.target.closest(".copy");
+    if (!button) return;
+    const text = button.parentElement.querySelector("code").textContent;
+    try {
+      await navigator.clipboard.writeText(text);
+    } catch {
+      const range = document.createRange(); // no clipboard from a file: mark it instead
+      range.selectNodeContents(button.parentElement.querySelector("code"));
+      getSelection().removeAllRanges();
+      getSelection().addRange(range);
+      document.execCommand("copy");
+    }
+    button.textContent = "Copied";
+    announce("Copied the command.");
+    setTimeout(() => (button.textContent = "Copy"), 1500);
+  });
+
+  // A link to a folded part unfolds it
+
+  function unfold() {
+    const target = location.hash.length > 1 && document.getElementById(decodeURIComponent(location.hash.slice(1)));
+    if (target instanceof HTMLDetailsElement) target.open = true;
+  }
+  addEventListener("hashchange", unfold);
+  unfold();
+
+  // Figures: Plotly's own script, loaded when the first figure comes into view
+
+  let plotly = null;
+
+  function loadPlotly() {
+    plotly ??= new Promise((resolve, reject) => {
+      const script = document.createElement("script");
+      script.src = `${root}assets/plotly.min.js`;
+      script.onload = () => resolve(globalThis.Plotly);
+      script.onerror = () => reject(new Error("Plotly's script could not be loaded."));
+      document.head.append(script);
+    });
+    return plotly;
+  }
+
+  // the colors of the figures, as they look on dark paper
+  const DARK = {
+    "#111827": "#e6e9ef", "#2563eb": "#7aa7ff", "#dc2626": "#ff8a80", "#059669": "#4fd1a1", "#d97706": "#f5b04d",
+    "#7c3aed": "#b79bff", "#0891b2": "#4cc9e6", "#be185d": "#f584b6", "#65a30d": "#a5d65a", "#e5e7eb": "#313947",
+  };
+
+  function recolored(value) {
+    if (typeof value === "string") {
+      const low = value.toLowerCase();
+      return DARK[low] ?? value.replace(/#[0-9a-f]{6}/gi, (color) => DARK[color.toLowerCase()] ?? color);
+    }
+    if (Array.isArray(value)) return value.length > 300 || typeof value[0] === "number" ? value : value.map(recolored);
+    if (value && typeof value === "object") {
+      return Object.fromEntries(Object.entries(value).map(([key, inner]) => [key, recolored(inner)]));
+    }
+    return value;
+  }
+
+  function dressed(figure) {
+    const style = getComputedStyle(page);
+    const color = (name) => style.getPropertyValue(name).trim();
+    const { template, ...rest } = figure.layout ?? {};
+    const layout = page.dataset.theme === "dark" ? recolored(rest) : structuredClone(rest);
+    const data = page.dataset.theme === "dark" ? recolored(figure.data) : figure.data;
+    layout.paper_bgcolor = "rgba(0,0,0,0)";
+    layout.plot_bgcolor = "rgba(0,0,0,0)";
+    layout.font = { ...layout.font, color: color("--ink") };
+    layout.autosize = true;
+    layout.hoverlabel = { bgcolor: color("--raised"), font: { color: color("--ink") } };
+    const axes = Object.keys(layout).filter((key) => /^[xy]axis\d*$/.test(key));
+    for (const axis of new Set([...axes, "xaxis", "yaxis"])) {
+      layout[axis] = {
+        gridcolor: color("--line"), zerolinecolor: color("--line"), linecolor: color("--line"), automargin: true,
+        ...layout[axis],
+      };
+    }
+    return { data, layout };
+  }
+
+  // nothing leaves this host: Plotly's own sharing would upload the figure to its makers
+  const CONFIG = {
+    responsive: true, displaylogo: false, displayModeBar: "hover", plotlyServerURL: "",
+    modeBarButtonsToRemove: ["sendChartToCloud", "sendDataToCloud", "lasso2d", "select2d"],
+  };
+
+  async function drawFigure(element, figure) {
+    drawn.set(element, figure);
+    const Plotly = await loadPlotly();
+    if (drawn.get(element) !== figure) return; // a newer one is on its way
+    const { data, layout } = dressed(figure);
+    delete layout.height; // the place on the page has it
+    await Plotly.react(element, data, layout, CONFIG);
+    element.dataset.drawn = String(Number(element.dataset.drawn ?? 0) + 1);
+  }
+
+  function whenSeen(element, act) {
+    const watcher = new IntersectionObserver(
+      (entries) => {
+        if (!entries.some((entry) => entry.isIntersecting)) return;
+        watcher.disconnect();
+        act();
+      },
+      { rootMargin: "200px" },
+    );
+    watcher.observe(element);
+  }
+
+  // Evidence on a card: the same for a measurement from the server and one in a file
+
+  const cell = (tag, text, className = "") => {
+    const made = document.createElement(tag);
+    made.textContent = text;
+    made.className = className;
+    return made;
+  };
+
+  function showEvidence(card, found) {
+    const { observation, summary, figure } = found;
+    const verdict = card.querySelector(".verdict");
+    verdict.className = `verdict ${observation.verdict}`;
+    verdict.textContent = observation.verdict;
+    card.querySelector(".numbers").textContent = summary;
+    const why = observation.why ? `Tolerance because: ${observation.why}` : "";
+    card.querySelector(".why").textContent = observation.parts ? "" : why;
+    const parts = card.querySelector(".parts");
+    parts.replaceChildren();
+    if (observation.parts) {
+      const table = document.createElement("table");
+      const head = document.createElement("tr");
+      head.append(...["part", "verdict", "measured", "expected", "tolerance because"].map((text) => cell("th", text)));
+      table.append(head, ...observation.parts.flatMap((part) => rows(part, "")));
+      parts.append(table);
+    }
+    const place = card.querySelector(".figure");
+    if (figure) drawFigure(place, figure);
+    place.setAttribute("aria-label", `Figure: ${observation.verdict}. ${summary}`);
+  }
+
+  function rows(part, before) {
+    const name = before ? `${before}, ${part.name}` : part.name;
+    if (part.parts) return part.parts.flatMap((inner) => rows(inner, name));
+    const row = document.createElement("tr");
+    const slack = Number(part.tolerance) ? ` ± ${short(part.tolerance)}` : "";
+    row.append(
+      cell("td", name), cell("td", part.verdict, part.verdict), cell("td", short(part.measured)),
+      cell("td", `${part.relation} ${short(part.expected)}${slack}`), cell("td", part.why, "soft"),
+    );
+    return [row];
+  }
+
+  function short(value) {
+    const number = Number(value);
+    return Number.isInteger(number) ? String(number) : String(Number(number.toPrecision(5)));
+  }
+
+  function showControl(card, found) {
+    const { observation, summary } = found;
+    card.querySelector(".control-numbers").textContent = `${observation.verdict}, ${summary}`;
+    const decides = card.querySelector(".decides");
+    if (decides) decides.textContent = summary;
+  }
+
+  return { announce, drawFigure, root, short, showControl, showEvidence, whenSeen };
+})();

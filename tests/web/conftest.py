@@ -1,0 +1,76 @@
+"""A real server in a process of its own, and a real browser."""
+
+import os
+import shutil
+import subprocess
+import sys
+import threading
+
+import pytest
+
+CHROMIUM = (
+    "--no-sandbox", "--headless", "--disable-gpu", "--disable-background-networking",
+    "--disable-component-update", "--disable-sync", "--no-first-run",
+)
+
+
+@pytest.fixture(scope="session")
+def server(tmp_path_factory):
+    """The address of `principia serve`, started as a user would, with folders of its own."""
+    home = tmp_path_factory.mktemp("server")
+    environment = {**os.environ, "PRINCIPIA_CACHE": str(home / "cache"), "PYTHONUNBUFFERED": "1"}
+    command = [sys.executable, "-m", "principia", "serve", "--port", "0", "--no-browser"]
+    process = subprocess.Popen(
+        command, cwd=home, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+        text=True,
+    )
+    said = []
+    for line in process.stdout:
+        said.append(line)
+        if line.startswith("The course is at "):
+            break
+    else:
+        pytest.fail(f"principia serve ended: {''.join(said)}")
+    address = said.pop().split()[-1].rstrip("/")
+    said.clear()
+    reader = threading.Thread(target=said.extend, args=(process.stdout,), daemon=True)
+    reader.start()
+    yield address
+    process.terminate()
+    code = process.wait(30)
+    reader.join()
+    process.stdout.close()
+    rest = "".join(said)
+    assert code in (0, -15, 130), rest
+    assert "Traceback" not in rest, rest
+
+
+@pytest.fixture(scope="session")
+def chromium():
+    """Debian's Chromium, driven by Playwright; a machine without it fails these tests."""
+    from playwright.sync_api import sync_playwright
+
+    found = os.environ.get("PRINCIPIA_CHROMIUM") or shutil.which("chromium")
+    assert found, "these tests need Chromium: apt-get install chromium"
+    with sync_playwright() as driver:
+        browser = driver.chromium.launch(executable_path=found, args=list(CHROMIUM))
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def tab(chromium, request):
+    """A page in a context of its own, which collects what must not happen."""
+    options = getattr(request, "param", {})
+    context = chromium.new_context(viewport={"width": 1280, "height": 900}, **options)
+    page = context.new_page()
+    page.complaints = []
+    page.asked = []
+    page.on("pageerror", lambda error: page.complaints.append(f"error: {error}"))
+    page.on(
+        "console",
+        lambda said: said.type in ("error", "warning") and page.complaints.append(said.text),
+    )
+    page.on("request", lambda one: page.asked.append(one.url))
+    yield page
+    context.close()

@@ -1,0 +1,135 @@
+"""The static site: no broken link, opens from the file system, is written whole or not at all."""
+
+import html.parser
+import re
+import subprocess
+import sys
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+import pytest
+from playwright.sync_api import expect
+
+from principia.lab import catalog
+from principia.lab.errors import UsageError
+from principia.lab.web import site as writing
+from principia.lab.web.site import write_site
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory):
+    """The whole course, with the evidence of the first claims of two pages."""
+    chosen = []
+    for key in ("connectionism/hopfield", "regression/ridge"):
+        page = catalog.page(key)
+        chosen += [page.claim(name).check([0]) for name in page.claim_names[:1]]
+    folder = tmp_path_factory.mktemp("out") / "site"
+    write_site(folder, {finding.key: finding for finding in chosen})
+    return folder
+
+
+class Links(html.parser.HTMLParser):
+    """Collects links, and what they can lead to."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.links, self.names = [], set()
+        self.feed(text)
+
+    def handle_starttag(self, tag, attributes):
+        for name, value in attributes:
+            if name in ("href", "src") and tag != "math":
+                self.links.append(value)
+            if name == "id":
+                assert value not in self.names, f"two elements have the id {value}"
+                self.names.add(value)
+
+
+def test_no_link_is_broken(site):
+    pages = {path: Links(path.read_text(encoding="utf-8")) for path in site.rglob("*.html")}
+    assert len(pages) == 2 + sum(len(chapter.pages) for chapter in catalog.chapters())
+    followed = 0
+    for path, page in pages.items():
+        for link in page.links:
+            parts = urlsplit(link)
+            assert (parts.scheme, parts.netloc, link[:1] == "/") == ("", "", False), link
+            target = (path.parent / unquote(parts.path)).resolve() if parts.path else path
+            assert target.is_file(), f"{path}: {link}"
+            assert target.is_relative_to(site)
+            if parts.fragment:
+                assert unquote(parts.fragment) in pages[target].names, f"{path}: {link}"
+            followed += 1
+    claims = sum(len(page.claim_names) for each in catalog.chapters() for page in each.pages)
+    assert followed > 2 * claims
+
+
+def test_the_search_index_leads_somewhere(site):
+    text = (site / "assets" / "search-index.js").read_text(encoding="utf-8")
+    addresses = re.findall(r'"url": "([^"]+)"', text)
+    names = {path: Links(path.read_text(encoding="utf-8")).names for path in site.rglob("*.html")}
+    for one in addresses:
+        path, _, anchor = one.partition("#")
+        assert (site / path) in names, one
+        assert not anchor or anchor in names[site / path], one
+    claims = sum(len(page.claim_names) for each in catalog.chapters() for page in each.pages)
+    assert len(addresses) > claims
+
+
+def test_from_the_file_system_figures_are_drawn_and_break_it_breaks(tab, site):
+    tab.goto((site / "connectionism" / "hopfield.html").as_uri())
+    card = tab.locator(".claim").first
+    expect(card.locator(".verdict")).to_have_text("holds")
+    expect(card.locator(".figure .main-svg").first).to_be_visible()
+    card.locator(".break").click()
+    expect(card.locator(".verdict")).to_have_text("refuted")
+    tab.locator("#search").fill("perceptron")
+    tab.locator("#found a").first.click()
+    expect(tab.locator("h1")).to_have_text("The perceptron")
+    expect(tab.locator(".claim").first.locator(".verdict")).to_have_text("not measured yet")
+    assert tab.complaints == []
+    assert all(one.startswith("file://") for one in tab.asked)
+
+
+def test_the_index_of_the_site_tells_what_was_measured(tab, site):
+    tab.goto((site / "index.html").as_uri())
+    assert tab.locator("#holding").inner_text() == "2"
+    expect(tab.locator(".dot.holds[data-claim]")).to_have_count(2)
+
+
+def test_a_folder_with_other_files_is_refused_and_stays_as_it_is(tmp_path):
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "thesis.txt").write_text("years of work")
+    with pytest.raises(UsageError, match="holds other files"):
+        write_site(tmp_path / "mine", {})
+    assert [one.name for one in (tmp_path / "mine").iterdir()] == ["thesis.txt"]
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(UsageError, match="is a file"):
+        write_site(tmp_path / "file", {})
+
+
+def test_an_earlier_site_is_replaced_and_a_failure_leaves_it(tmp_path, monkeypatch):
+    out = tmp_path / "site"
+    write_site(out, {})
+    (out / "old.html").write_text("from an earlier version")
+    write_site(out, {})
+    assert not (out / "old.html").exists()
+
+    def broken(*_):
+        raise RuntimeError("in the middle")
+
+    monkeypatch.setattr(writing, "ledger_html", broken)
+    with pytest.raises(RuntimeError):
+        write_site(out, {})
+    assert (out / "ledger.html").is_file()
+    assert [one.name for one in tmp_path.iterdir()] == ["site"]
+
+
+def test_the_command_refuses_before_it_measures(tmp_path):
+    (tmp_path / "notes.txt").write_text("mine")
+    done = subprocess.run(
+        [sys.executable, "-m", "principia", "site", str(tmp_path)], capture_output=True, text=True,
+        timeout=60,
+    )
+    assert done.returncode == 2
+    assert "site: OUT must be a new folder" in done.stderr
+    assert Path(tmp_path / "notes.txt").read_text() == "mine"
