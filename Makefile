@@ -9,20 +9,24 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c const
 TORCH := $(shell sed -n 's/^\(torch==[^ ;]*\).*/\1/p' constraints.txt)
 JOBS ?= auto
 
-.PHONY: help install run test lint bench site clean
+.PHONY: help install run serve test lint bench site clean
 
 help:
 	@echo "make run      set up, then take the tour (writes principia-tour.html)"
+	@echo "make serve    set up, then open the course in a browser"
 	@echo "make test     set up, then run the whole test suite"
 	@echo "make install  set up alone: .venv with the command principia"
 	@echo "make lint     style, types and import contracts"
 	@echo "make bench    races against specialist libraries, as ratios"
-	@echo "make site     every claim, measured and drawn, in site/index.html"
+	@echo "make site     the whole course, measured and drawn, as static HTML in site/"
 
 install: $(VENV)/.core
 
 run: $(VENV)/.core
 	$(BIN)/principia tour
+
+serve: $(VENV)/.core
+	$(BIN)/principia serve
 
 test: $(VENV)/.dev
 	$(BIN)/python -m pytest -n $(JOBS)
@@ -36,8 +40,7 @@ bench: $(VENV)/.dev
 	$(BIN)/python -m benchmarks
 
 site: $(VENV)/.core
-	mkdir -p site
-	$(BIN)/principia check --all --figure site/index.html
+	$(BIN)/principia site site
 
 clean:
 	rm -rf $(VENV) site principia-tour.html

@@ -6,7 +6,7 @@ import typer
 
 import principia
 from principia.lab import catalog
-from principia.lab.cli import browse, measure, train
+from principia.lab.cli import browse, measure, train, web
 from principia.lab.cli.flags import command
 from principia.lab.cli.ledger import ledger
 from principia.lab.cli.tour import tour
@@ -65,6 +65,8 @@ command(app, train.report)
 command(app, train.predict)
 command(app, train.export)
 command(app, ledger)
+command(app, web.serve)
+command(app, web.site)
 command(app, measure.errata)
 command(app, browse.cite, _pages)
 command(app, browse.doctor)

@@ -8,7 +8,7 @@ from pathlib import Path
 from principia.lab import catalog
 from principia.lab.checking import Selection, check_all, remember, to_json
 from principia.lab.cli.terminal import counted, fancy, progress, record, say, shorten, table
-from principia.lab.domains import Jobs, Seeds
+from principia.lab.domains import Jobs, SeedNumber, Seeds
 from principia.lab.errors import UsageError, refuse
 from principia.lab.formula import prose_to_unicode
 from principia.lab.storage import need_writable, write_text
@@ -21,6 +21,7 @@ def check(
     *,
     all_: bool = False,
     seeds: Seeds = 1,
+    seed: SeedNumber = 0,
     set_: tuple[str, ...] = (),
     jobs: Jobs | None = None,
     json_: bool = False,
@@ -33,7 +34,8 @@ def check(
     Args:
         keys: Chapters, pages, or single claims as page:claim.
         all_: Check the whole course.
-        seeds: How many seeds, 0 and up.
+        seeds: How many seeds.
+        seed: The first of them.
         set_: Turn a knob of the claim, as knob=value; may be repeated.
         jobs: Number of processes; by default one a core.
         json_: Print the evidence as JSON instead of a table.
@@ -44,16 +46,17 @@ def check(
     target = None if figure is None else _figure_path(figure)
     with progress(len(selection) * seeds, "checking") as advance:
         findings = check_all(
-            selection, seeds=range(seeds), knobs=knobs, jobs=jobs, done=lambda key: advance(key)
+            selection, seeds=range(seed, seed + seeds), knobs=knobs, jobs=jobs,
+            done=lambda key: advance(key),
         )
-    if not knobs:
+    if not knobs and seed == 0:
         _remember(findings)
     if target is not None:
         _write_figures(target, findings)
     if json_:
         sys.stdout.write(to_json(findings) + "\n")
     else:
-        _report(findings, seeds)
+        _report(findings, seeds, seed)
         if target is not None:
             say(f"Figures: {target}")
     return 0 if all(finding.passed for finding in findings) else 1
@@ -124,8 +127,8 @@ def _remember(findings: list) -> None:
         sys.stderr.write(f"check: the evidence could not be kept for `show`: {error}.\n")
 
 
-def _report(findings: list, seeds: int) -> None:
-    columns = ("verdict", "claim", "measured (seed 0)", "control (seed 0)")
+def _report(findings: list, seeds: int, seed: int) -> None:
+    columns = ("verdict", "claim", f"measured (seed {seed})", f"control (seed {seed})")
     for page, group in itertools.groupby(findings, key=lambda finding: finding.page):
         rows = []
         for finding in group:

@@ -23,6 +23,7 @@ def say(text: str = "", style: str = "") -> None:
     """Print a paragraph; on a terminal it is wrapped and may have a style."""
     if not fancy():
         sys.stdout.write(f"{text}\n")
+        sys.stdout.flush()  # whoever reads the pipe of a long command waits for each line
         return
     from rich.console import Console
     from rich.text import Text

@@ -14,6 +14,7 @@ from principia.lab.storage import need_writable, write_text
 __all__ = ["tour"]
 
 TRY_NEXT = (
+    ("serve", "the course in a browser: turn knobs until a theorem breaks, draw and train"),
     ("ls", "every page of the course"),
     ("show {page}", "its story, formula, API and evidence"),
     ("check {page} --seeds 5", "all its claims, on five seeds"),
