@@ -1,5 +1,6 @@
 """`serve`, `site`: the course in a browser."""
 
+import contextlib
 from pathlib import Path
 from typing import Annotated
 
@@ -38,10 +39,12 @@ def serve(
         raise UsageError(f"serve: folder {shown(data_dir)} does not exist. Name the data folder.")
     from principia.lab.web import server
 
-    server.serve(
-        host=host, port=port, names=allow_name, runs_dir=Path(runs_dir), data_dir=data_dir,
-        browser=fancy() and not no_browser, say=say,
-    )
+    with contextlib.suppress(KeyboardInterrupt):  # the usual way to end it
+        server.serve(
+            host=host, port=port, names=allow_name, runs_dir=Path(runs_dir), data_dir=data_dir,
+            browser=fancy() and not no_browser, say=say,
+        )
+    say("Stopped.")
     return 0
 
 

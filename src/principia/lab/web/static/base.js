@@ -231,6 +231,7 @@ globalThis.principia = (() => {
 
   // Evidence on a card: the same for a measurement from the server and one in a file
 
+  // an element with a text
   const cell = (tag, text, className = "") => {
     const made = document.createElement(tag);
     made.textContent = text;
@@ -284,5 +285,5 @@ globalThis.principia = (() => {
     if (decides) decides.textContent = summary;
   }
 
-  return { announce, drawFigure, root, short, showControl, showEvidence, whenSeen };
+  return { announce, cell, drawFigure, root, short, showControl, showEvidence, whenSeen };
 })();

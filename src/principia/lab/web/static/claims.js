@@ -1,6 +1,6 @@
 // Claims as cards: turn a knob, and the theorem is measured again; the last request wins.
 import { ask, Refused } from "./requests.js";
-import { complain, mark, set, turned, watch } from "./knobs.js";
+import { complain, mark, quoted, set, turned, watch } from "./knobs.js";
 
 const { announce, showControl, showEvidence, whenSeen } = globalThis.principia;
 const PAUSE = 120; // milliseconds without a change before a measurement begins
@@ -12,8 +12,6 @@ function remember(name, knobs) {
   const query = state.toString();
   history.replaceState(null, "", `${location.pathname}${query ? "?" + query : ""}${location.hash}`);
 }
-
-const quoted = (text) => (/^[\w.,:+=/-]*$/.test(text) ? text : `'${text.replaceAll("'", `'\\''`)}'`);
 
 class Card {
   constructor(element) {

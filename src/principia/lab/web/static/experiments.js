@@ -1,8 +1,7 @@
 // Experiments on a page of the course: the form of each one starts a run, and the run's own page shows it.
 import { ask, Refused } from "./requests.js";
-import { complain, set, turned, watch } from "./knobs.js";
+import { complain, quoted, set, turned, watch } from "./knobs.js";
 
-const quoted = (text) => (/^[\w.,:+=/-]*$/.test(text) ? text : `'${text.replaceAll("'", `'\\''`)}'`);
 const state = new URLSearchParams(location.search); // run-name.knob=value, as "Start another like it" writes it
 
 function start(card) {

@@ -62,6 +62,9 @@ export function turned(form) {
   );
 }
 
+// a word of a command, as a shell takes it
+export const quoted = (text) => (/^[\w.,:+=/-]*$/.test(text) ? text : `'${text.replaceAll("'", `'\\''`)}'`);
+
 export function set(form, wanted) {
   for (const input of named(form)) input.value = wanted[input.name] ?? input.dataset.default;
   mark(form);

@@ -1,7 +1,7 @@
 // One run, live: what it tells comes as events; figures are fetched when they are new and in view.
 import { ask } from "./requests.js";
 
-const { announce, drawFigure, short, whenSeen } = globalThis.principia;
+const { announce, cell, drawFigure, short, whenSeen } = globalThis.principia;
 const PAUSE = 1000; // milliseconds between two drawings of the curves
 const AGAIN = 5000; // milliseconds until the next try, where the server cannot take another listener
 const run = document.getElementById("run");
@@ -41,13 +41,6 @@ function hide(button, hidden) {
 }
 
 // The last numbers, once they are there
-
-const cell = (tag, text, className = "") => {
-  const made = document.createElement(tag);
-  made.textContent = text;
-  made.className = className;
-  return made;
-};
 
 function tabulate(numbers) {
   byId("numbers").hidden = !numbers.length;

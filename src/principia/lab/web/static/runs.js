@@ -1,7 +1,7 @@
 // All runs: what is chosen is compared; the choice is in the address, so that it can be shared.
 import { ask } from "./requests.js";
 
-const { announce, drawFigure, short } = globalThis.principia;
+const { announce, cell, drawFigure, short } = globalThis.principia;
 const form = document.getElementById("choose");
 const LATER = 3000; // milliseconds between two looks at runs that go on
 const TOGETHER = 12; // runs in one figure
@@ -10,13 +10,6 @@ const ACTIVE = ["waiting", "running", "stopping"];
 
 const boxes = () => [...form.querySelectorAll('input[name="compare"]')];
 const chosen = () => boxes().filter((box) => box.checked).map((box) => box.value);
-
-const cell = (tag, text, className = "") => {
-  const made = document.createElement(tag);
-  made.textContent = text;
-  made.className = className;
-  return made;
-};
 
 function table(title, names, rows) {
   const made = document.createElement("table");
