@@ -202,7 +202,7 @@ def test_experiment_compares_networks_of_equal_size_and_removes_one_layer():
             if number != place:
                 other = layer(other).relu() if number < 50 else layer(other)
         for model, logits in ((net, net.leave(state)), (plain, other)):
-            right = (logits.argmax(dim=1) == y).float().mean().item()
+            right = (logits.argmax(dim=1) == y).double().mean().item()
             assert module._lesions(model, (x, y), [place]) == {place: right}
     assert len(net.body.branches) == 49
 

@@ -36,16 +36,18 @@ def server(tmp_path_factory):
     reader = threading.Thread(target=said.extend, args=(process.stdout,), daemon=True)
     reader.start()
     yield address
+    ended = process.poll()
     process.terminate()
     code = process.wait(30)
     reader.join()
     process.stdout.close()
     rest = "".join(said)
+    assert ended is None, f"the server ended by itself with {ended}: {rest}"
     assert code in (0, -15, 130), rest
     assert "Traceback" not in rest, rest
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")  # while it is open, no other test can run an event loop
 def chromium():
     """Debian's Chromium, driven by Playwright; a machine without it fails these tests."""
     from playwright.sync_api import sync_playwright

@@ -17,7 +17,9 @@ from principia.lab.web.workers import Busy, Conversation, Limits, Superseded, Wo
 __all__ = ["Playgrounds"]
 
 MOST = 6  # playgrounds at a time: each is a process with torch
-SPARED = 30.0  # seconds that an idle one is left to its visitor while another visitor waits
+# seconds that an idle one is left to its visitor while another visitor waits; one that was closed
+# is made again, and taken to the same step, as soon as its visitor moves it
+SPARED = 5.0
 IDLE = 600.0  # seconds after which it is closed in any case
 ANSWER = 20.0  # seconds for one answer: nobody watches longer
 STRIDE = 500  # steps of one message, so that a long way is many short answers

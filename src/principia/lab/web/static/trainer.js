@@ -4,6 +4,8 @@ import { ask } from "./requests.js";
 const ADDRESS = "/api/playground";
 export const FARTHEST = 20000; // steps that a playground made anew is taken to
 const MOST = 1000; // steps of one request
+const LATER = 1500; // milliseconds until a busy server is asked again
+const PATIENCE = 20; // times that it is asked
 const FIGHT = 5000; // milliseconds within which it is not made anew a second time while it plays
 
 const nextFrame = () => new Promise(requestAnimationFrame);
@@ -24,6 +26,7 @@ export class Trainer {
     this.changing = false; // a change waits for its moment
     this.remade = -Infinity; // when one was made again because it had been closed
     this.running = false;
+    this.refusals = 0; // of a busy server, one after the other
     document.addEventListener("visibilitychange", () => document.hidden && this.pause());
   }
 
@@ -101,6 +104,14 @@ export class Trainer {
         this.fresh ??= { step: Math.min(this.step, FARTHEST), again: true };
         return true;
       }
+      if (error.status === 503 && this.refusals < PATIENCE) {
+        this.refusals += 1; // all are in use: one will be free in a moment
+        this.listener.refused(error, false);
+        if (fresh) this.fresh ??= fresh;
+        else this.byHand += byHand;
+        await new Promise((resume) => setTimeout(resume, LATER));
+        return true;
+      }
       if (fresh) this.number = null;
       if (!fresh || error.status !== 422) this.pause(); // what is mended goes on playing
       this.listener.refused(error, Boolean(fresh));
@@ -117,6 +128,7 @@ export class Trainer {
     const mine = (this.making = {}), asked = this.listener.wanted();
     this.listener.making(step);
     const answer = await ask(ADDRESS, { body: { ...asked, steps: step } });
+    this.refusals = 0;
     if (this.fresh || this.changing || this.making !== mine) return; // something newer is on its way
     if (again) this.remade = performance.now();
     this.number = answer.number;
@@ -127,6 +139,7 @@ export class Trainer {
   async take(steps) {
     const { number } = this, units = this.listener.units();
     const { frame } = await ask(`${ADDRESS}/step`, { body: { steps, units, number } });
+    this.refusals = 0;
     if (this.fresh || this.number !== number) return;
     this.step = frame.step;
     if (this.playing && (frame.diverged || !frame.stepwise)) this.pause();
