@@ -132,7 +132,7 @@ def test_who_goes_frees_his_slot_and_his_turn(tmp_path):
         running.cancel()
         begun = time.monotonic()
         assert await workers.run("me", "sum", jobs.add, 1, 2) == 3
-        assert time.monotonic() - begun < 2
+        assert time.monotonic() - begun < 20  # the naps would take 60
         assert not alive(pid)
         assert running.cancelled()
         assert waiting.cancelled()

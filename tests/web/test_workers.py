@@ -35,17 +35,23 @@ def test_a_result_comes_back_from_a_process_of_its_own_that_has_everything_loade
     use(story)
 
 
-def test_a_job_that_does_nothing_takes_less_than_a_tenth_of_a_second():
+def test_a_job_begins_many_times_sooner_than_a_new_process_could():
+    """Measured side by side; the least of several times, since the machine may be busy."""
     async def story(workers):
-        times = []
+        warm, cold = [], []
         await workers.warm_up()
-        for _ in range(20):
+        for _ in range(3):
             begun = time.perf_counter()
-            await workers.run("me", "nothing", jobs.add, 1, 1)
-            times.append(time.perf_counter() - begun)
-        return min(times)  # the machine may be busy with other things
+            subprocess.run([sys.executable, "-c", "import torch"], check=True)
+            cold.append(time.perf_counter() - begun)
+            for _ in range(5):
+                begun = time.perf_counter()
+                await workers.run("me", "nothing", jobs.add, 1, 1)
+                warm.append(time.perf_counter() - begun)
+        return min(warm), min(cold)
 
-    assert use(story) < 0.1
+    warm, cold = use(story)
+    assert warm < cold / 4
 
 
 @pytest.mark.parametrize(
