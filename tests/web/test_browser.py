@@ -11,7 +11,7 @@ from playwright.sync_api import expect
 from principia.lab import catalog
 
 KEYS = [page.key for chapter in catalog.chapters() for page in chapter.pages]
-NAMED = ["", "ledger", "runs", "playground"]
+NAMED = ["", "ledger", "errata", "runs", "playground"]
 HOPFIELD = "connectionism/hopfield"
 PHONE = {"viewport": {"width": 390, "height": 844}, "has_touch": True}
 
@@ -130,6 +130,17 @@ def test_a_bad_value_gets_the_sentence_of_the_terminal_under_its_form(tab, serve
     expect(card.locator(".verdict")).to_have_text("holds")
 
 
+def test_errata_show_every_misprint_with_the_numbers_that_decide(tab, server):
+    measured(open_card(tab, server, "energy_never_rises"))
+    tab.goto(f"{server}/errata")
+    pages = [page for chapter in catalog.chapters() for page in chapter.pages]
+    expect(tab.locator("article")).to_have_count(sum(len(one.misprint_names) for one in pages))
+    card = tab.locator("article", has_text="energy never rises")
+    expect(card).to_contain_text("synchronously or asynchronously")
+    expect(card).to_contain_text("holds")
+    expect(card).to_contain_text("refuted")
+
+
 def test_search_as_you_type_by_keyboard_alone(tab, server):
     tab.goto(server)
     tab.keyboard.press("/")
@@ -179,7 +190,7 @@ def test_the_theme_is_kept_and_figures_follow_it(tab, server):
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
-@pytest.mark.parametrize("address", ["", HOPFIELD, "networks/mlp", "ledger", "runs", "playground"])
+@pytest.mark.parametrize("address", [*NAMED, HOPFIELD, "networks/mlp"])
 def test_axe_finds_nothing_serious(chromium, server, address, theme):
     context = chromium.new_context(color_scheme=theme, bypass_csp=True)  # axe brings its script
     page = context.new_page()

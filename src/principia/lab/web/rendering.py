@@ -20,7 +20,10 @@ from principia.lab.web.content import page_view
 from principia.lab.web.remembered import remembered
 from principia.lab.web.work import shown
 
-__all__ = ["STATIC", "Place", "evidence_now", "index_html", "ledger_html", "page_html", "render"]
+__all__ = [
+    "STATIC", "Place", "errata_html", "evidence_now", "index_html", "ledger_html", "page_html",
+    "render",
+]
 
 STATIC = Path(__file__).with_name("static")
 
@@ -139,6 +142,22 @@ def ledger_html(place: Place) -> str:
             }
         )
     return render("ledger.html.jinja", place, rows=listed)
+
+
+def errata_html(place: Place, findings: Findings) -> str:
+    """Write what is often misprinted: the misprint, what is right, and the number that decides."""
+    listed = [
+        {
+            "claim": claim, "page": view, "address": place.page(view.key, claim.name),
+            "finding": findings.get(claim.key),
+        }
+        for chapter in catalog.chapters()
+        for page in chapter.pages
+        for view in [page_view(page.key)]
+        for claim in view.claims
+        if claim.misprint
+    ]
+    return render("errata.html.jinja", place, errata=listed)
 
 
 def render(template: str, place: Place, **content: Any) -> str:

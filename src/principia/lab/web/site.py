@@ -18,7 +18,14 @@ from principia.lab import catalog
 from principia.lab.claims import Finding
 from principia.lab.errors import UsageError
 from principia.lab.web.content import search_index
-from principia.lab.web.rendering import STATIC, Place, index_html, ledger_html, page_html
+from principia.lab.web.rendering import (
+    STATIC,
+    Place,
+    errata_html,
+    index_html,
+    ledger_html,
+    page_html,
+)
 
 __all__ = ["need_site_folder", "write_site"]
 
@@ -73,6 +80,7 @@ def _files(findings: Mapping[str, Finding]) -> Any:
     top = Place(live=False)
     yield "index.html", index_html(top, findings)
     yield "ledger.html", ledger_html(top)
+    yield "errata.html", errata_html(top, findings)
     for chapter in catalog.chapters():
         for page in chapter.pages:
             place = Place(live=False, depth=1)

@@ -10,6 +10,7 @@ from principia.lab.web.answers import Missing
 from principia.lab.web.rendering import (
     STATIC,
     Place,
+    errata_html,
     evidence_now,
     index_html,
     ledger_html,
@@ -47,6 +48,12 @@ def asset(request: Request, name: str) -> Response:
 def ledger() -> str:
     """Show published figures beside ours."""
     return ledger_html(HERE)
+
+
+@router.get("/errata")
+def errata() -> str:
+    """Show what is often misprinted."""
+    return errata_html(HERE, evidence_now())
 
 
 @router.get("/playground")
