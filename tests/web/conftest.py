@@ -50,8 +50,9 @@ def server(tmp_path_factory):
 @pytest.fixture(scope="module")  # while it is open, no other test can run an event loop
 def chromium():
     """Debian's Chromium, driven by Playwright; a machine without it fails these tests."""
-    from playwright.sync_api import sync_playwright
+    from playwright.sync_api import expect, sync_playwright
 
+    expect.set_options(timeout=30_000)  # the machine may be busy; nobody waits where all is well
     found = os.environ.get("PRINCIPIA_CHROMIUM") or shutil.which("chromium")
     assert found, "these tests need Chromium: apt-get install chromium"
     with sync_playwright() as driver:
