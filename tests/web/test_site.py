@@ -12,6 +12,7 @@ from playwright.sync_api import expect
 
 from principia.lab import catalog
 from principia.lab.errors import UsageError
+from principia.lab.web import content
 from principia.lab.web import site as writing
 from principia.lab.web.site import write_site
 
@@ -133,3 +134,18 @@ def test_the_command_refuses_before_it_measures(tmp_path):
     assert done.returncode == 2
     assert "site: OUT must be a new folder" in done.stderr
     assert Path(tmp_path / "notes.txt").read_text() == "mine"
+
+
+def test_a_page_that_cannot_be_loaded_does_not_keep_the_others_away(monkeypatch, caplog):
+    """It is left out of what is shown, and the log says why."""
+    whole, real = content.page_views(), content.page_view
+
+    def broken(key):
+        if key == "regression/ridge":
+            raise ImportError("no module named quux")
+        return real(key)
+
+    monkeypatch.setattr(content, "page_view", broken)
+    left = content.page_views.__wrapped__()
+    assert {one.key for one in whole} - {one.key for one in left} == {"regression/ridge"}
+    assert "regression/ridge cannot be loaded: ImportError: no module named quux" in caplog.text

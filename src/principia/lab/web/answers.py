@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Awaitable, Mapping
 from typing import Any, TypeVar
 
@@ -21,7 +20,6 @@ __all__ = ["PROBLEMS", "Conflict", "Missing", "Problem", "answer_errors", "until
 
 Result = TypeVar("Result")
 LOOKED = 0.25  # seconds between two looks whether the client is still there
-log = logging.getLogger("principia.web")
 
 
 class Problem(BaseModel):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 from collections import OrderedDict
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -14,11 +13,10 @@ from fastapi import FastAPI
 from plotly.offline import get_plotlyjs
 
 import principia
-from principia.lab import catalog
 from principia.lab.environment import cores
 from principia.lab.web import claims_api, playground_api, runs_api, runs_views, views
 from principia.lab.web.answers import answer_errors
-from principia.lab.web.content import page_view, search_index
+from principia.lab.web.content import search_index
 from principia.lab.web.playgrounds import Playgrounds
 from principia.lab.web.running import Runs
 from principia.lab.web.workers import Limits, Workers
@@ -27,7 +25,6 @@ __all__ = ["create_app"]
 
 GIGABYTE = 2**30
 MEASURING = Limits(memory=3 * GIGABYTE, cpu=60, wall=90)  # of one measurement of a claim
-log = logging.getLogger("principia.web")
 
 
 def create_app(
@@ -60,10 +57,7 @@ def create_app(
     app.state.runs = Runs(runs_dir, app.state.workers, data_dir)
     app.state.playgrounds = Playgrounds(app.state.workers)
     app.state.plotly = get_plotlyjs().encode()
-    app.state.index = search_index(views.HERE.page)
-    for chapter in catalog.chapters():
-        for page in chapter.pages:
-            page_view(page.key)  # so that the first visitor does not wait for it
+    app.state.index = search_index(views.HERE.page)  # which reads every page, once and for all
     answer_errors(app)
     for one in (claims_api, runs_api, playground_api, runs_views, views):
         app.include_router(one.router)

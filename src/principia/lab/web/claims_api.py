@@ -72,12 +72,11 @@ async def measure(request: Request, chapter: Name, page: Name, claim: Name, turn
 
 
 class Seeded(BaseModel):
-    """A seed."""
+    """A seed; a check has the knobs that the claim declares."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
     seed: Annotated[int, Field(ge=0, le=2**32 - 1)] = 0
-    knobs: Annotated[dict[str, Any], Field(max_length=0)] = {}
 
 
 @router.post("/{chapter}/{page}/{claim}/check", response_model=Checked)
@@ -95,7 +94,6 @@ async def check(request: Request, chapter: Name, page: Name, claim: Name, seeded
         request.state.session, one.key, work.check, where.key, claim, seeded.seed
     )
     return await until_gone(request, job)
-
 
 
 def _find(chapter: str, page: str, claim: str) -> tuple[catalog.Page, Any]:

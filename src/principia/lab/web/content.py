@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 import inspect
 import json
+import logging
 import math
 import re
 import shlex
@@ -26,10 +27,11 @@ from principia.lab.knobs import Knob
 
 __all__ = [
     "ClaimView", "ComponentView", "ExperimentView", "Field", "PageView", "fields", "page_view",
-    "search_index", "text_of",
+    "page_views", "search_index", "text_of",
 ]
 
 Kind = Literal["range", "number", "choice", "switch", "text"]
+log = logging.getLogger("principia.web")
 LOG_FROM = 50.0  # a slider whose ends differ by this factor moves in equal ratios
 
 
@@ -158,6 +160,18 @@ def page_view(key: str) -> PageView:
     )
 
 
+@functools.cache
+def page_views() -> tuple[PageView, ...]:
+    """Describe all pages; one that cannot be loaded is left out, and the log says why."""
+    found = []
+    for page in [one for chapter in catalog.chapters() for one in chapter.pages]:
+        try:
+            found.append(page_view(page.key))
+        except Exception as error:  # a page of somebody else, or one under construction
+            log.warning("%s cannot be loaded: %s: %s", page.key, type(error).__name__, error)
+    return tuple(found)
+
+
 def paragraphs(text: str) -> tuple[Markup, ...]:
     """Turn a text into its paragraphs."""
     return tuple(prose_to_html(" ".join(one.split())) for one in re.split(r"\n[ \t]*\n", text))
@@ -259,31 +273,24 @@ def search_index(address: Any) -> str:
     Args:
         address: Function that gives the address of a page, by its key and an anchor.
     """
-    entries = [entry for chapter in catalog.chapters() for entry in _entries(chapter, address)]
+    entries = [entry for view in page_views() for entry in _entries(view, address)]
     listed = json.dumps(entries, ensure_ascii=False).replace("</", "<\\/")
     return f"globalThis.principiaIndex = {listed};\n"
 
 
-def _entries(chapter: catalog.Chapter, address: Any) -> Iterable[dict[str, str]]:
-    for page in chapter.pages:
-        view = page_view(page.key)
-        where = f"{chapter.name}/{page.name}"
-        text = prose_to_unicode(page.title)
-        yield {"kind": "page", "title": text, "where": where, "url": address(page.key, "")}
-        for claim in page.claims().values():
-            yield {
-                "kind": "claim", "title": claim.name.replace("_", " "),
-                "text": prose_to_unicode(claim.statement), "where": where,
-                "url": address(page.key, claim.name),
-            }
-        for component in page.components():
-            yield {
-                "kind": "code", "title": component.name,
-                "text": prose_to_unicode(component.purpose), "where": where,
-                "url": address(page.key, f"api-{component.name}"),
-            }
-        for experiment in view.experiments:
-            yield {
-                "kind": "experiment", "title": experiment.title, "where": where,
-                "url": address(page.key, f"run-{experiment.name}"),
-            }
+def _entries(view: PageView, address: Any) -> Iterable[dict[str, str]]:
+    page = catalog.page(view.key)
+
+    def entry(kind: str, title: str, anchor: str = "", text: str = "") -> dict[str, str]:
+        return {
+            "kind": kind, "title": title, "text": prose_to_unicode(text), "where": view.key,
+            "url": address(view.key, anchor),
+        }
+
+    yield entry("page", prose_to_unicode(page.title))
+    for claim in page.claims().values():
+        yield entry("claim", claim.name.replace("_", " "), claim.name, claim.statement)
+    for one in page.components():
+        yield entry("code", one.name, f"api-{one.name}", one.purpose)
+    for experiment in view.experiments:
+        yield entry("experiment", experiment.title, f"run-{experiment.name}")

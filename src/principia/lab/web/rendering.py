@@ -16,7 +16,7 @@ import principia
 from principia.lab import catalog, ledger
 from principia.lab.claims import Finding
 from principia.lab.formula import prose_to_html
-from principia.lab.web.content import page_view
+from principia.lab.web.content import page_view, page_views
 from principia.lab.web.remembered import remembered
 from principia.lab.web.work import shown
 
@@ -115,7 +115,7 @@ def page_html(place: Place, key: str, findings: Findings, runs: Any = ()) -> str
         runs: For the server, the runs of the page's experiments.
     """
     page = catalog.page(key, "page")
-    order = [one.key for chapter in catalog.chapters() for one in chapter.pages]
+    order = [one.key for one in page_views()]
     here = order.index(key)
     own = {one: findings.get(f"{key}:{one}") for one in page.claim_names}
     return render(
@@ -151,9 +151,7 @@ def errata_html(place: Place, findings: Findings) -> str:
             "claim": claim, "page": view, "address": place.page(view.key, claim.name),
             "finding": findings.get(claim.key),
         }
-        for chapter in catalog.chapters()
-        for page in chapter.pages
-        for view in [page_view(page.key)]
+        for view in page_views()
         for claim in view.claims
         if claim.misprint
     ]

@@ -14,10 +14,9 @@ from typing import Any
 
 from plotly.offline import get_plotlyjs
 
-from principia.lab import catalog
 from principia.lab.claims import Finding
 from principia.lab.errors import UsageError
-from principia.lab.web.content import search_index
+from principia.lab.web.content import page_views, search_index
 from principia.lab.web.rendering import (
     STATIC,
     Place,
@@ -81,10 +80,8 @@ def _files(findings: Mapping[str, Finding]) -> Any:
     yield "index.html", index_html(top, findings)
     yield "ledger.html", ledger_html(top)
     yield "errata.html", errata_html(top, findings)
-    for chapter in catalog.chapters():
-        for page in chapter.pages:
-            place = Place(live=False, depth=1)
-            yield f"{page.key}.html", page_html(place, page.key, findings)
+    for page in page_views():
+        yield f"{page.key}.html", page_html(Place(live=False, depth=1), page.key, findings)
     yield "assets/search-index.js", search_index(top.page)
     yield "assets/plotly.min.js", get_plotlyjs()
     for path in STATIC.iterdir():

@@ -5,8 +5,8 @@ from __future__ import annotations
 from fastapi import APIRouter, Request
 from fastapi.responses import FileResponse, HTMLResponse, Response
 
-from principia.lab import catalog
 from principia.lab.web.answers import Missing
+from principia.lab.web.content import page_views
 from principia.lab.web.rendering import (
     STATIC,
     Place,
@@ -66,6 +66,6 @@ def playground() -> str:
 def page(request: Request, chapter: str, page: str) -> str:
     """Show a page of the course."""
     key = f"{chapter}/{page}"
-    if key not in {one.key for each in catalog.chapters() for one in each.pages}:
-        raise Missing("There is no such page. Look for it on the index.")
+    if key not in {one.key for one in page_views()}:
+        raise Missing("There is no such page, or it cannot be loaded. See principia doctor.")
     return page_html(HERE, key, evidence_now(), request.app.state.runs.of_page(key))

@@ -85,8 +85,9 @@ class Card {
     const untouched = seed === "0" && !Object.keys(knobs).length;
     try {
       if (!/^\d+$/.test(seed)) throw new Refused(`check: seed must be an integer in [0, 4294967295]; got ${seed}.`, 422);
-      const body = { seed: Number(seed), knobs };
-      const found = await ask(untouched ? `${this.address}/check` : this.address, { body, signal: request.signal });
+      const address = untouched ? `${this.address}/check` : this.address;
+      const body = untouched ? { seed: 0 } : { seed: Number(seed), knobs };
+      const found = await ask(address, { body, signal: request.signal });
       complain(this.form, "");
       const measure = untouched ? found.measure : found;
       if (untouched) showControl(this.element, found.control);
