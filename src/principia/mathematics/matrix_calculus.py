@@ -1,0 +1,784 @@
+r"""Matrix calculus: derivatives of vectors, matrices and tensors, and what replaces them at kinks.
+
+Every derivative is a table of partial derivatives; what differs from book to book is where its axes
+stand. Here the axes of the result come first, the numerator layout, so that Jacobians multiply in
+the order of the maps, and the gradient of a scalar has the shape of its variable. A formula of the
+other layout is the transpose, and one that mixes the two is wrong even where all shapes fit: hence
+the rules stand in one table, with the shapes that they need, and each is measured against automatic
+differentiation. Tensors add nothing but indices: a contraction is a product of matrices after
+reshaping, and the chain rule is a contraction. A convex function with a kink has no gradient there
+but a set of them, and going against any member leads to the minimum if the steps shrink slowly.
+
+$$ \Big(\frac{\partial f}{\partial x}\Big)_{ij} = \frac{\partial f_i}{\partial x_j}, \quad
+J_{f\circ g\circ h} = J_fJ_gJ_h, \quad
+\frac{\partial L}{\partial W_{kl}} = \sum_{ij}\frac{\partial L}{\partial y_{ij}}
+\frac{\partial y_{ij}}{\partial W_{kl}}, \quad T_{ik} = \sum_jP_{ij}Q_{jk} $$
+
+$$ \partial\,x^\top Ax = (A+A^\top)x, \quad \partial(uf) = uJ_f+f\,\nabla u^\top, \quad
+\partial(f^\top Ag) = J_f^\top Ag+J_g^\top A^\top f $$
+
+$$ \partial\,a^\top X^\top Xb = X(ab^\top+ba^\top), \quad
+\partial\,\mathrm{Tr}(SX^{-1}) = -X^{-\top}S^\top X^{-\top}, \quad
+\partial\log|\det X| = X^{-\top}, \quad
+\frac{\partial(A_1BA_2)}{\partial X} = (A_1\otimes A_2^\top)\frac{\partial B}{\partial X} $$
+
+$$ \partial f(x) = \{g: f(y)\ge f(x)+g^\top(y-x)\ \mathrm{for\ all}\ y\}, \quad
+x_{t+1} = x_t-\eta_tg_t, \quad
+\min_{t\le T}f(x_t)-f^* \le \frac{\Vert x_1-x^*\Vert^2+G^2\sum\eta_t^2}{2\sum\eta_t} $$
+
+Symbols:
+    $J_f$: `jacobian` of $f$ in numerator layout, (m, n) for $n$ inputs and $m$ outputs
+    $\partial$: in the rules, derivative by the vector $x$ or by the matrix $X$, as in `RULES`
+    $a, b, A, A_1, A_2, S; u, f, g, B$: constants; functions of the variable
+    $L, y, W$: scalar, tensor between, and variable of `tensor_chain`; $i, j, k, l$ are indices
+    $T, P, Q$: result and factors of `contract`, where $i, j, k$ stand for several axes each
+    $\otimes$: Kronecker product, for matrices laid out row after row (row-major)
+    $\partial f(x), g$: subdifferential and a subgradient, for `in_subdifferential`
+    $\eta_t, g_t, f^*, x^*$: `step`, subgradient, minimum and minimizer for `subgradient_method`
+    $G$: largest norm of a subgradient
+
+References:
+    Armijo (1966), Minimization of functions having Lipschitz continuous first partial derivatives.
+        Pacific Journal of Mathematics 16(1). doi:10.2140/pjm.1966.16.1
+    Rockafellar (1970), Convex analysis. Princeton University Press. doi:10.1515/9781400873173
+    Dempster (1972), Covariance selection. Biometrics 28(1). doi:10.2307/2528966
+    Shor (1985), Minimization methods for non-differentiable functions. Springer.
+        doi:10.1007/978-3-642-82118-9
+    Petersen and Pedersen (2012), The matrix cookbook. Technical University of Denmark.
+    Parr and Howard (2018), The matrix calculus you need for deep learning. arXiv:1802.01528
+    Magnus and Neudecker (2019), Matrix differential calculus with applications in statistics and
+        econometrics. Wiley. doi:10.1002/9781119541219
+"""
+
+__all__ = [
+    "jacobian", "Rule", "contract", "tensor_chain", "in_subdifferential", "subgradient_method",
+]
+
+import functools
+import itertools
+import math
+import warnings
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Annotated, Any, Literal, final
+
+import numpy as np
+import plotly.graph_objects as go
+import torch
+from jaxtyping import Float, Shaped
+from sklearn.datasets import load_iris, load_wine
+from torch import Tensor
+from torch.func import jacfwd, jacrev, jvp, vmap
+
+from principia.lab import figures
+from principia.lab.claims import claim
+from principia.lab.domains import Choice, Count, Natural, Range
+from principia.lab.errors import refuse
+from principia.lab.evidence import Evidence, Picture, Series
+from principia.lab.experiments import Run, at_most_goal, experiment
+from principia.lab.knobs import checked, knobs_of
+from principia.lab.relations import at_most, equal, every, identical, never
+from principia.lab.seeds import Seed
+
+Function = Callable[[Tensor], Tensor]
+Layout = Literal["numerator", "denominator"]
+Dim = Annotated[int, Range(2, 15)]
+Draws = Annotated[int, Range(1, 20)]
+ROUNDING = 1e-12  # of a difference of a few numbers of size 1
+GRID = 5e-4  # between two slopes that are tried
+AUTOGRAD = "automatic differentiation"
+GOALS = {"relative_error": at_most_goal(1e-6), "gradient_error": at_most_goal(1e-10)}
+
+
+@checked
+def jacobian(
+    f: Function, x: Shaped[Tensor, "..."], layout: Layout = "numerator"
+) -> Float[Tensor, "..."]:
+    r"""Differentiates a function from one tensor to one, entry by entry.
+
+    Forward or reverse mode is chosen by which takes fewer passes.
+
+    Args:
+        f: A function without state.
+        x: Where.
+        layout: Numerator gives the axes of the result, then those of `x`: (m, n) for vectors, and
+            the gradient, of the shape of `x`, for a scalar. Denominator gives those of `x` first.
+
+    Example:
+        >>> A, x = torch.tensor([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]]), torch.ones(3)
+        >>> jacobian(lambda x: A @ x, x)
+        tensor([[1., 2., 3.],
+                [4., 5., 6.]])
+        >>> jacobian(lambda x: A @ x, x, layout="denominator").shape
+        torch.Size([3, 2])
+    """
+    if not x.is_floating_point():
+        raise refuse("jacobian", "x", "a tensor of floats", x.dtype, "Convert it with x.double().")
+    y = f(x)
+    _warm_up()
+    J: Any = (jacfwd if x.numel() < y.numel() else jacrev)(f)(x)
+    if layout == "denominator":
+        J = J.permute(*range(y.ndim, J.ndim), *range(y.ndim))
+    return J
+
+
+@final
+@dataclass(frozen=True)
+class Rule:
+    r"""Describes a rule of differentiation: a row of the table `RULES`.
+
+    Args:
+        formula: The rule in LaTeX.
+        shapes: What each argument is, the variable first: its axes, such as "A: m n"; "X: n*n" for
+            an invertible matrix; "f: n -> m" for a function.
+        function: What is differentiated, as a function of these arguments.
+        derivative: Its derivative in closed form, of the same arguments, in numerator layout.
+
+    Example:
+        >>> rule = RULES["quadratic"]
+        >>> x, A = torch.tensor([1.0, 2.0]), torch.tensor([[1.0, 1.0], [0.0, 1.0]])
+        >>> rule.derivative(x, A), rule.autograd(x, A)
+        (tensor([4., 5.]), tensor([4., 5.]))
+        >>> [name for name, rule in RULES.items() if "det" in rule.formula]
+        ['log_determinant']
+    """
+
+    formula: str
+    shapes: str
+    function: Callable[..., Tensor]
+    derivative: Callable[..., Tensor]
+
+    def __post_init__(self) -> None:
+        for knob in knobs_of(type(self).__init__).values():
+            knob.accept("Rule", getattr(self, knob.name))
+
+    def autograd(self, variable: Tensor, *constants: Any) -> Tensor:
+        """Differentiate the function automatically instead."""
+        return jacobian(lambda at: self.function(at, *constants), variable)
+
+
+SCALAR_RULES: Mapping[str, Rule] = {  # a scalar by a vector
+    "linear": Rule(
+        r"\partial\,a^\top x=a", "x: n; a: n", lambda x, a: a @ x, lambda x, a: a),
+    "square": Rule(r"\partial\,x^\top x=2x", "x: n", lambda x: x @ x, lambda x: 2 * x),
+    "bilinear": Rule(r"\partial\,b^\top Ax=A^\top b", "x: n; A: m n; b: m",
+        lambda x, A, b: b @ A @ x, lambda x, A, b: A.mT @ b),
+    "quadratic": Rule(r"\partial\,x^\top Ax=(A+A^\top)x", "x: n; A: n n",
+        lambda x, A: x @ A @ x, lambda x, A: (A + A.mT) @ x),
+    "affine": Rule(r"\partial(Ax+b)^\top C(Dx+e)=D^\top C^\top(Ax+b)+A^\top C(Dx+e)",
+        "x: n; A: m n; b: m; C: m k; D: k n; e: k",
+        lambda x, A, b, C, D, e: (A @ x + b) @ C @ (D @ x + e),
+        lambda x, A, b, C, D, e: D.mT @ C.mT @ (A @ x + b) + A.mT @ C @ (D @ x + e)),
+    "distance": Rule(r"\partial\Vert x-b\Vert=\frac{x-b}{\Vert x-b\Vert}", "x: n; b: n",
+        lambda x, b: (x - b).norm(), lambda x, b: (x - b) / (x - b).norm()),
+    "squared_norm": Rule(r"\partial\Vert f\Vert^2=2J_f^\top f", "x: n; f: n -> m",
+        lambda x, f: f(x) @ f(x), lambda x, f: 2 * jacobian(f, x).mT @ f(x)),
+    "inner_product": Rule(r"\partial(f^\top Ag)=J_f^\top Ag+J_g^\top A^\top f",
+        "x: n; A: m k; f: n -> m; g: n -> k", lambda x, A, f, g: f(x) @ A @ g(x),
+        lambda x, A, f, g: jacobian(f, x).mT @ A @ g(x) + jacobian(g, x).mT @ A.mT @ f(x)),
+    "relu": Rule(r"\partial(b^\top x)_+=1\{b^\top x>0\}\,b", "x: n; b: n",
+        lambda x, b: (b @ x).relu(), lambda x, b: (b @ x > 0) * b),
+    "max": Rule(r"\partial\max(x)=e_{\mathrm{argmax}}", "x: n",
+        lambda x: x.max(), lambda x: (torch.arange(len(x)) == x.argmax()).to(x)),
+}
+VECTOR_RULES: Mapping[str, Rule] = {  # a vector by a vector
+    "product": Rule(r"\partial(uf)=uJ_f+f\,\nabla u^\top", "x: n; u: n ->; f: n -> m",
+        lambda x, u, f: u(x) * f(x),
+        lambda x, u, f: u(x) * jacobian(f, x) + torch.outer(f(x), jacobian(u, x))),
+    "entrywise": Rule(r"\partial(x\odot a)=\mathrm{diag}\,a", "x: n; a: n",
+        lambda x, a: x * a, lambda x, a: a.diag()),
+    "matrix": Rule(r"\partial Ax=A", "x: n; A: m n", lambda x, A: A @ x, lambda x, A: A),
+    "row_vector": Rule(r"\partial\,x^\top A=A^\top", "x: n; A: n m",
+        lambda x, A: x @ A, lambda x, A: A.mT),
+    "matrix_of_function": Rule(r"\partial(Af)=AJ_f", "x: n; A: k m; f: n -> m",
+        lambda x, A, f: A @ f(x), lambda x, A, f: A @ jacobian(f, x)),
+}
+MATRIX_RULES: Mapping[str, Rule] = {  # a scalar by a matrix
+    "matrix_bilinear": Rule(r"\partial\,a^\top Xb=ab^\top", "X: m n; a: m; b: n",
+        lambda X, a, b: a @ X @ b, lambda X, a, b: torch.outer(a, b)),
+    "transposed": Rule(r"\partial\,a^\top X^\top b=ba^\top", "X: m n; a: n; b: m",
+        lambda X, a, b: a @ X.mT @ b, lambda X, a, b: torch.outer(b, a)),
+    "gram": Rule(r"\partial\,a^\top X^\top Xb=X(ab^\top+ba^\top)", "X: m n; a: n; b: n",
+        lambda X, a, b: (X @ a) @ (X @ b),
+        lambda X, a, b: X @ (torch.outer(a, b) + torch.outer(b, a))),
+    "quadratic_by_matrix": Rule(r"\partial\,x^\top Ax/\partial A=xx^\top", "A: n n; x: n",
+        lambda A, x: x @ A @ x, lambda A, x: torch.outer(x, x)),
+    "trace_product": Rule(
+        r"\partial\,\mathrm{Tr}(AXB)=A^\top B^\top", "X: m n; A: k m; B: n k",
+        lambda X, A, B: (A @ X @ B).trace(), lambda X, A, B: A.mT @ B.mT),
+    "trace_transposed": Rule(r"\partial\,\mathrm{Tr}(AX^\top B)=BA", "X: m n; A: k n; B: m k",
+        lambda X, A, B: (A @ X.mT @ B).trace(), lambda X, A, B: B @ A),
+    "trace_inner": Rule(r"\partial\,\mathrm{Tr}(X^\top A)=A", "X: m n; A: m n",
+        lambda X, A: (X.mT @ A).trace(), lambda X, A: A),
+    "trace_square": Rule(r"\partial\,\mathrm{Tr}(XX^\top)=2X", "X: m n",
+        lambda X: (X @ X.mT).trace(), lambda X: 2 * X),
+    "trace_inverse": Rule(r"\partial\,\mathrm{Tr}(SX^{-1})=-X^{-\top}S^\top X^{-\top}",
+        "X: n*n; S: n n", lambda X, S: torch.linalg.solve(X, S, left=False).trace(),
+        lambda X, S: -X.inverse().mT @ S.mT @ X.inverse().mT),
+    "log_determinant": Rule(r"\partial\log|\det X|=X^{-\top}", "X: n*n",
+        lambda X: torch.linalg.slogdet(X).logabsdet, lambda X: X.inverse().mT),
+    "weights": Rule(r"\partial\,w^\top Vx/\partial V=w\,x^\top", "V: m n; w: m; x: n",
+        lambda V, w, x: w @ (V @ x), lambda V, w, x: torch.kron(w, x).reshape(V.shape)),
+}
+RULES: Mapping[str, Rule] = {
+    **SCALAR_RULES, **VECTOR_RULES, **MATRIX_RULES,
+    "vector_by_matrix": Rule(
+        r"\partial(Xa)_i/\partial X_{kl}=\delta_{ik}a_l", "X: m n; a: n", lambda X, a: X @ a,
+        lambda X, a: torch.einsum("ik,l->ikl", torch.eye(len(X)).to(X), a)),
+    "sandwich": Rule(
+        r"\partial(A_1BA_2)/\partial X=(A_1\otimes A_2^\top)\,\partial B/\partial X",
+        "X: p q; A1: k m; A2: n k; B: p q -> m n", lambda X, A1, A2, B: A1 @ B(X) @ A2,
+        lambda X, A1, A2, B: (
+            torch.kron(A1, A2.mT.contiguous()) @ jacobian(B, X).flatten(2).flatten(0, 1)
+        ).reshape(len(A1), A2.shape[1], *X.shape)),  # rows of matrices, one after the other
+}
+MISREAD: Mapping[str, Rule] = {  # in none of them a shape betrays the error
+    "quadratic as 2Ax": replace(RULES["quadratic"], derivative=lambda x, A: 2 * A @ x),
+    "row_vector as A": replace(
+        RULES["row_vector"], shapes="x: n; A: n n", derivative=lambda x, A: A),
+    "gram as X(ba'+ba')": replace(
+        RULES["gram"], derivative=lambda X, a, b: 2 * X @ torch.outer(b, a)),
+}
+
+
+@checked
+def contract(
+    P: Shaped[Tensor, "..."], Q: Shaped[Tensor, "..."], axes: Natural
+) -> Shaped[Tensor, "..."]:
+    r"""Sums the product of two tensors over the last axes of one and the first of the other.
+
+    $T_{i,k}=\sum_jP_{i,j}Q_{j,k}$, each index standing for several axes: a product of matrices
+    after reshaping, by `torch.tensordot`.
+
+    Args:
+        P: Axes i, then j.
+        Q: Axes j, then k.
+        axes: How many axes j has; 0 gives the outer product.
+
+    Example:
+        >>> contract(torch.ones(2, 3, 4), torch.ones(3, 4, 5), axes=2).shape
+        torch.Size([2, 5])
+    """
+    if axes > min(P.ndim, Q.ndim):
+        raise refuse("contract", "axes", f"at most {min(P.ndim, Q.ndim)}, as both have", axes)
+    left, right = tuple(P.shape[P.ndim - axes:]), tuple(Q.shape[:axes])
+    if left != right:
+        domain = f"{right}, like the first of Q"
+        hint = "Bring the axes into one order with permute."
+        raise refuse("contract", f"the last {axes} axes of P", domain, left, hint)
+    return torch.tensordot(P, Q, dims=axes)
+
+
+def tensor_chain(
+    dL_dy: Float[Tensor, "..."], dy_dW: Float[Tensor, "..."]
+) -> Float[Tensor, "..."]:
+    r"""Pulls the gradient of a scalar back through a map of tensors, $W\mapsto y\mapsto L$.
+
+    Args:
+        dL_dy: Gradient by y, of the shape of y.
+        dy_dW: Jacobian in numerator layout: the axes of y, then those of W.
+
+    Example:
+        >>> W, X = torch.ones(2, 3), torch.ones(3, 4)
+        >>> tensor_chain(torch.ones(2, 4), jacobian(lambda W: W @ X, W))
+        tensor([[4., 4., 4.],
+                [4., 4., 4.]])
+    """
+    y = tuple(dL_dy.shape)
+    if tuple(dy_dW.shape[: len(y)]) != y:
+        hint = 'In denominator layout they come last; pass jacobian(..., layout="numerator").'
+        domain = f"in numerator layout, with the axes {y} of y first"
+        raise refuse("tensor_chain", "dy_dW", domain, tuple(dy_dW.shape), hint)
+    return contract(dL_dy, dy_dW, axes=len(y))
+
+
+def in_subdifferential(
+    f: Function, x: Float[Tensor, " n"], g: Float[Tensor, "*G n"], points: Float[Tensor, "P n"]
+) -> Float[Tensor, "*G"]:
+    r"""Measures by how much the plane through $(x,f(x))$ with slope g rises above f at any point.
+
+    At most 0 says that no point refutes g as a subgradient at x.
+
+    Args:
+        f: A function of one vector, convex or not.
+        x: Where the plane touches.
+        g: One slope, or several.
+        points: Where to compare, near x and far; rows.
+
+    Example:
+        >>> slopes, points = torch.tensor([[-1.0], [0.5], [1.5]]), torch.tensor([[-2.0], [2.0]])
+        >>> in_subdifferential(lambda x: x.abs().sum(), torch.zeros(1), slopes, points)
+        tensor([ 0., -1.,  1.])
+    """
+    planes = f(x) + g @ (points - x).mT  # (*G, P)
+    return (planes - vmap(f)(points)).amax(dim=-1)
+
+
+@checked
+def subgradient_method(
+    f: Function, x0: Float[Tensor, "*B n"], step: Callable[[int], float], steps: Count
+) -> Float[Tensor, " T *B"]:
+    r"""Minimizes a convex function by steps against subgradients; gives the best value so far.
+
+    A step may lead up, so that the last value says little. Subgradients are autograd's.
+
+    Args:
+        f: A function of the last axis, for all starts at once.
+        x0: One start or several.
+        step: Size of step 1, 2, ...; where it shrinks like $1/\sqrt t$ the minimum is reached.
+        steps: How many.
+
+    Returns:
+        The lowest value after 0, 1, ..., `steps` steps, for each start.
+
+    Example:
+        >>> subgradient_method(lambda x: x.abs().sum(-1), torch.tensor([2.0]), lambda t: 1 / t, 3)
+        tensor([2.0000, 1.0000, 0.5000, 0.1667])
+    """
+    x, values = x0.detach(), []
+    for t in range(1, steps + 1):
+        x.requires_grad_()
+        values.append(f(x))
+        (g,) = torch.autograd.grad(values[-1].sum(), x)
+        x = x.detach() - step(t) * g
+    return torch.stack([*values, f(x)]).detach().cummin(dim=0).values
+
+
+@claim(
+    control={"shape": "n x m"}, source="Magnus and Neudecker 2019, ch. 5; Parr and Howard 2018",
+    misprint=r"numerator layout with $\partial f/\partial g\in\mathbb R^{n\times m}$",
+)
+def layouts(
+    seed: Seed, *, inputs: Annotated[int, Range(1, 40)] = 3,
+    more: Annotated[int, Range(1, 40)] = 2, shape: Literal["m x n", "n x m"] = "m x n",
+) -> Evidence:
+    r"""From $n$ to $m$ numbers, numerator layout is $m\times n$, denominator its transpose."""
+    rng, parts, words, found, claimed = seed.torch(), {}, [], [], []
+    for m, n in ((inputs + more, inputs), (inputs, inputs + more)):  # forward and reverse mode
+        f, x = _smooth(rng, (n,), (m,)), _normal(rng, n)
+        numerator, denominator = jacobian(f, x), jacobian(f, x, layout="denominator")
+        printed, why = [m, n] if shape == "m x n" else [n, m], "a count of rows and of columns"
+        parts |= {
+            f"{n} to {m}": equal(numerator.shape, printed, tol=0, why=why),
+            f"{n} to {m}, denominator": equal(denominator.shape, printed[::-1], tol=0, why=why),
+            f"{n} to {m}, values": identical(numerator, jacrev(f)(x)),
+            f"{n} to {m}, transposed": identical(denominator.mT, numerator),
+        }
+        words += [f"{n} to {m}: rows", f"{n} to {m}: columns"]
+        found, claimed = [*found, *numerator.shape], [*claimed, *printed]
+    return every(parts).drawn(
+        Series("numerator layout", words, found, style="bars"),
+        Series("printed", words, claimed, "predicted", "points"),
+        x="map from so many numbers to so many", y="size of the Jacobian",
+    )
+
+
+@claim(control={"order": "reversed"}, source="Magnus and Neudecker 2019, ch. 5")
+def chain_rule(
+    seed: Seed, *, dim: Annotated[int, Range(2, 40)] = 6, maps: Annotated[int, Range(2, 8)] = 3,
+    order: Literal["of the maps", "reversed"] = "of the maps",
+) -> Evidence:
+    r"""The Jacobian of a composition is the product: $J_{f\circ g\circ h}=J_fJ_gJ_h$."""
+    rng = seed.torch()
+    chain, x = [_smooth(rng, (dim,), (dim,)) for _ in range(maps)], _normal(rng, dim)
+    places = itertools.accumulate(chain[:-1], lambda at, f: f(at), initial=x)
+    factors = [jacobian(f, at) for f, at in zip(chain, places, strict=True)]  # the innermost first
+    ordered = factors if order == "reversed" else factors[::-1]
+    product = functools.reduce(functools.partial(contract, axes=1), ordered)
+    whole = jacobian(lambda x: functools.reduce(lambda at, f: f(at), chain, x), x)
+    return _compared(product, whole, "product of the Jacobians", "Jacobian of the composition")
+
+
+@claim(control={"rule": "quadratic as 2Ax"}, source="Magnus and Neudecker 2019, ch. 9")
+def scalar_rules(
+    seed: Seed, *, dim: Dim = 4, draws: Draws = 5,
+    rule: Annotated[str, Choice(("all", *SCALAR_RULES, "quadratic as 2Ax"))] = "all",
+) -> Evidence:
+    r"""The rules for a scalar by a vector hold, as $\partial\,x^\top Ax=(A+A^\top)x$."""
+    return _rules_hold(seed, SCALAR_RULES, rule, dim, draws)
+
+
+@claim(
+    control={"jacobians": "plain"}, source="Magnus and Neudecker 2019, ch. 5",
+    misprint=r"$J_fAg+J_gA^\top f$ beside rules in numerator layout",
+)
+def inner_product_rule(
+    seed: Seed, *, dim: Annotated[int, Range(2, 30)] = 4,
+    jacobians: Literal["transposed", "plain"] = "transposed",
+) -> Evidence:
+    r"""With numerator Jacobians $\partial(f^\top Ag)=J_f^\top Ag+J_g^\top A^\top f$."""
+    rule = RULES["inner_product"]
+    x, A, f, g = arguments = _drawn(rule, dict.fromkeys("nmk", dim), seed.torch())
+    gradient, closed = rule.autograd(*arguments), rule.derivative(*arguments)
+    printed, meant = (
+        jacobian(f, x, layout) @ A @ g(x) + jacobian(g, x, layout) @ A.mT @ f(x)
+        for layout in ("numerator", "denominator")
+    )
+    return every({
+        "numerator layout": _compared(closed if jacobians == "transposed" else printed, gradient),
+        "the printed form in denominator layout": identical(meant, gradient),
+    })
+
+
+@claim(control={"rule": "row_vector as A"}, source="Magnus and Neudecker 2019, ch. 9")
+def vector_rules(
+    seed: Seed, *, dim: Dim = 4, draws: Draws = 5,
+    rule: Annotated[str, Choice(("all", *VECTOR_RULES, "row_vector as A"))] = "all",
+) -> Evidence:
+    r"""The rules for a vector by a vector hold, as $\partial(uf)=uJ_f+f\,\nabla u^\top$."""
+    return _rules_hold(seed, VECTOR_RULES, rule, dim, draws)
+
+
+@claim(control={"rule": "gram as X(ba'+ba')"}, source="Petersen and Pedersen 2012, sec. 2.4, 2.5")
+def matrix_rules(
+    seed: Seed, *, dim: Dim = 4, draws: Draws = 5,
+    rule: Annotated[str, Choice(("all", *MATRIX_RULES, "gram as X(ba'+ba')"))] = "all",
+) -> Evidence:
+    r"""The rules for a scalar by a matrix hold, as $\partial\,\mathrm{Tr}(AXB)=A^\top B^\top$."""
+    return _rules_hold(seed, MATRIX_RULES, rule, dim, draws)
+
+
+@claim(control={"skew": 0.5}, source="Petersen and Pedersen 2012, sec. 2.1 and 2.2")
+def inverse_and_logdet(
+    seed: Seed, *, dim: Annotated[int, Range(2, 30)] = 4,
+    skew: Annotated[float, Range(0, 1)] = 0.0,
+) -> Evidence:
+    r"""$\partial\log|\det X|=X^{-\top}$, $\partial\,\mathrm{Tr}(SX^{-1})=-(X^{-1}SX^{-1})^\top$."""
+    rng, trace, logdet = seed.torch(), RULES["trace_inverse"], RULES["log_determinant"]
+    X, S = _drawn(trace, {"n": dim}, rng)
+    Q, B = torch.linalg.qr(X).Q, _normal(rng, dim, dim) / dim**0.5
+    values = torch.linspace(0.5, 2, dim).to(X)
+    symmetric, T = (Q * values) @ Q.mT + skew * (B - B.mT), S + S.mT
+    inverse = symmetric.inverse()
+    return every({
+        "trace, symmetric X and S": _compared(-inverse @ T @ inverse, trace.autograd(symmetric, T)),
+        "log determinant, symmetric X": identical(inverse, logdet.autograd(symmetric)),
+        "trace, any X": identical(trace.derivative(X, S), trace.autograd(X, S)),
+        "log determinant, any X": identical(logdet.derivative(X), logdet.autograd(X)),
+    })
+
+
+@claim(
+    control={"formula": "X'"}, source="by definition",
+    misprint=r"$\partial(Xa)/\partial X=X^\top$, with two indices",
+)
+def vector_by_matrix(
+    seed: Seed, *, dim: Annotated[int, Range(2, 20)] = 3,
+    formula: Literal["delta a", "X'"] = "delta a",
+) -> Evidence:
+    r"""$\partial(Xa)_i/\partial X_{kl}=\delta_{ik}a_l$ has three indices."""
+    rule = RULES["vector_by_matrix"]
+    X, a = _drawn(rule, {"m": dim, "n": dim}, seed.torch())
+    claimed = rule.derivative(X, a) if formula == "delta a" else X.mT.expand(dim, dim, dim)
+    return _compared(claimed, jacrev(lambda X: X @ a)(X))
+
+
+@claim(
+    control={"formula": "diag(e)"}, source="by definition",
+    misprint=r"$\nabla\max(x)=\mathrm{diag}(e_i)$, a matrix",
+)
+def max_gradient(
+    seed: Seed, *, dim: Annotated[int, Range(2, 50)] = 6, draws: Draws = 5,
+    formula: Literal["e", "diag(e)"] = "e",
+) -> Evidence:
+    r"""The gradient of a maximum is a vector, $\nabla\max(x)=e_{\mathrm{argmax}}$."""
+    x = _normal(seed.torch(), draws, dim)
+    gradient = vmap(jacrev(torch.amax))(x)
+    claimed = torch.stack([RULES["max"].derivative(one) for one in x])[:, None]
+    if formula == "diag(e)":
+        claimed = claimed[:, 0].diag_embed()  # each row of a matrix would have to be the gradient
+    entries = range(1, dim + 1)
+    return every({
+        "rows": equal(claimed.shape[1], 1, tol=0, why="a scalar has one gradient"),
+        "entries": identical(claimed, gradient[:, None].expand_as(claimed)),
+    }).drawn(
+        Series("x", entries, x[0], "other", "line"),
+        Series("gradient", entries, gradient[0], style="bars"),
+        *(Series(f"formula, row {k}", entries, row, "predicted", "points")
+          for k, row in enumerate(claimed[0], start=1)),
+        x="entry", y="value",
+    )
+
+
+@claim(control={"factor": "A2' ⊗ A1"}, source="Magnus and Neudecker 2019, ch. 2, row by row")
+def kronecker_derivative(
+    seed: Seed, *, dim: Annotated[int, Range(2, 8)] = 3,
+    factor: Literal["A1 ⊗ A2'", "A2' ⊗ A1"] = "A1 ⊗ A2'",
+) -> Evidence:
+    r"""Row-major, $\partial(A_1BA_2)/\partial X=(A_1\otimes A_2^\top)\,\partial B/\partial X$."""
+    rule = RULES["sandwich"]
+    X, A1, A2, B = arguments = _drawn(rule, dict.fromkeys("mnkpq", dim), seed.torch())
+    closed, found, inner = rule.derivative(*arguments), rule.autograd(*arguments), jacobian(B, X)
+    other = torch.kron(A2.mT.contiguous(), A1)
+    if factor == "A2' ⊗ A1":
+        closed = (other @ inner.flatten(2).flatten(0, 1)).reshape(closed.shape)
+    columns, found_columns = (
+        one.transpose(0, 1).flatten(2).flatten(0, 1) for one in (inner, found)
+    )
+    w, x = A1[0], A2[:, 0]
+    return every({
+        "row-major": _compared(closed, found),
+        "column-major, the other product": identical(other @ columns, found_columns),
+        "w'Vx": identical(
+            torch.kron(w[None], x[None]), jacobian(lambda V: w @ V @ x, X).reshape(1, -1)
+        ),
+    })
+
+
+@claim(control={"order": "reversed"}, source="Kolda and Bader 2009, Tensor decompositions, sec. 2")
+def contraction_is_matmul(
+    seed: Seed, *, rank: Annotated[int, Range(3, 5)] = 5, size: Annotated[int, Range(2, 6)] = 3,
+    order: Literal["the same", "reversed"] = "the same",
+) -> Evidence:
+    r"""A contraction over several axes is reshape, product of matrices, and reshape back."""
+    rng, ranks, products, contracted = seed.torch(), range(1, rank + 1), [], []
+    for p, q, axes in itertools.product(ranks, ranks, ranks):
+        if axes > min(p, q) or p + q - 2 * axes > rank:
+            continue
+        shape = torch.randint(2, size + 1, (p + q - axes,), generator=rng).tolist()
+        i, j, k = shape[: p - axes], shape[p - axes : p], shape[p:]
+        P, Q = _normal(rng, *i, *j), _normal(rng, *j, *k)
+        turned = Q.permute(*range(axes)[::-1], *range(axes, q)) if order == "reversed" else Q
+        product = P.reshape(math.prod(i), -1) @ turned.reshape(math.prod(j), -1)
+        products.append(product.reshape([*i, *k]).flatten())
+        contracted.append(contract(P, Q, axes=axes).flatten())
+    P, Q = _normal(rng, 2, 2, 3, 4), _normal(rng, 2, 3, 4, 5)
+    return every({
+        "reshaped": _compared(
+            torch.cat(products), torch.cat(contracted), "product of matrices", "contraction"
+        ),
+        "sum by indices": identical(contract(P, Q, axes=3), torch.einsum("abcd,bcde->ae", P, Q)),
+    })
+
+
+@claim(
+    control={"factor": "dL/dW"}, source="Magnus and Neudecker 2019, ch. 5",
+    misprint=r"$\partial L/\partial W=\partial L/\partial W\times\partial y/\partial W$",
+)
+def tensor_chain_rule(
+    seed: Seed, *, dim: Annotated[int, Range(2, 15)] = 4,
+    factor: Literal["dL/dy", "dL/dW"] = "dL/dy",
+) -> Evidence:
+    r"""$\partial L/\partial W=\sum_{ij}(\partial L/\partial y_{ij})\partial y_{ij}/\partial W$."""
+    W, X, C = _normal(seed.torch(), 3, dim, dim) / dim**0.25
+
+    def middle(W: Tensor) -> Tensor:
+        return (W @ X).tanh()
+
+    def loss(y: Tensor) -> Tensor:
+        return (C * y).sin().sum()
+
+    exact = jacrev(lambda W: loss(middle(W)))(W)
+    outer = jacobian(loss, middle(W)) if factor == "dL/dy" else exact
+    return _compared(tensor_chain(outer, jacobian(middle, W)), exact, "contraction")
+
+
+@claim(control={"slope": 1.2}, source="Rockafellar 1970, sec. 23")
+def subdifferential(
+    seed: Seed, *, active: Annotated[int, Range(2, 20)] = 3,
+    slope: Annotated[float, Range(-2, 2)] = 1.0,
+) -> Evidence:
+    r"""At 0 $\partial|x|=[-1,1]$, $\partial(x)_+=[0,1]$; of a max, the hull of active gradients."""
+    rng, grid = seed.torch(), torch.arange(-2, 2 + GRID / 2, GRID, dtype=torch.float64)
+    s, zero, line = grid[:, None], grid.new_zeros(1), torch.linspace(-3, 3, 601).to(grid)[:, None]
+    units = torch.eye(active + 3).to(grid)
+    corner = units[:active].sum(dim=0)  # the first entries are the maximum
+    near = torch.cat([units, -units, _normal(rng, 200, active + 3)]) / 4 + corner
+    edge, out = (units[0] + s * (units[k] - units[0]) for k in (1, -1))
+    cases: dict[str, tuple[Any, ...]] = {  # function, where, slopes, points, ends of what passes
+        "|x|": (lambda x: x.abs().sum(), zero, s, line, [-1, 1]),
+        "ReLU": (lambda x: x.relu().sum(), zero, s, line, [0, 1]),
+        "max, along an edge": (torch.amax, corner, edge, near, [0, 1]),
+        "max, towards an inactive gradient": (torch.amax, corner, out, near, [0, 0]),
+    }
+    rises = {name: in_subdifferential(*case[:4]) for name, case in cases.items()}
+    parts = {}
+    for name, rise in rises.items():
+        passing = grid[rise <= ROUNDING]
+        ends = [passing.min(), passing.max()]
+        ends += [grid[grid < ends[0]].max(), grid[grid > ends[1]].min()]  # the first that fail
+        parts[name] = equal(ends, 2 * cases[name][4], tol=1e-3, why="slopes 5e-4 apart are tried")
+    hull = torch.softmax(_normal(rng, 200, active), dim=1) @ units[:active]
+    beyond = hull + 0.01 * (units[-1] - units[0])
+    inner, outer = (in_subdifferential(torch.amax, corner, g, near) for g in (hull, beyond))
+    claimed = in_subdifferential(cases["|x|"][0], zero, grid.new_tensor([slope]), line)
+    return every({
+        "the slope passes for |x|": at_most(claimed, 0, slack=ROUNDING, why="rounding"),
+        **parts,
+        "the hull passes": at_most(inner, 0, slack=ROUNDING, why="rounding"),
+        "the rest fails": never(outer <= ROUNDING, why="a point shows each of them"),
+    }).drawn(
+        *(Series(name, grid[::40], rises[name][::40], "other") for name in ("|x|", "ReLU")),
+        Series("the slope", [slope], claimed[None]),
+        x="slope g of a line through 0", y="largest rise above the function",
+    )
+
+
+@claim(control={"schedule": "constant"}, source="Shor 1985, ch. 2")
+def subgradient_method_claim(
+    seed: Seed, *, dim: Annotated[int, Range(1, 50)] = 10,
+    lr: Annotated[float, Range(0.1, 1)] = 0.5,
+    steps: Annotated[int, Range(1000, 20_000)] = 10_000,
+    schedule: Literal["1 / sqrt(t)", "constant"] = "1 / sqrt(t)",
+) -> Evidence:
+    r"""With steps $\eta/\sqrt t$ the best $\Vert Ax\Vert_1$ so far falls about as $t^{-1/2}$."""
+    rng, power = seed.torch(), 0.5 if schedule == "1 / sqrt(t)" else 0.0
+    eye = torch.eye(dim).double()
+    At = torch.stack([eye, eye + 0.5 * _normal(rng, dim, dim) / dim**0.5])  # A = 1, and any other
+    x0 = _normal(rng, 2, 16, dim)  # from 16 starts each
+    best = subgradient_method(
+        lambda x: torch.linalg.vector_norm(x @ At, 1, dim=-1), x0, lambda t: lr / t**power, steps
+    )[:-1]
+    seen = torch.logspace(2, math.log10(steps), 30).long() - 1
+    t = torch.arange(1, steps + 1).double()
+    sizes, G2 = lr / t**power, dim * torch.linalg.matrix_norm(At, 2) ** 2  # G <= |A| sqrt(dim)
+    total, squares = (one.cumsum(0)[seen, None, None] for one in (sizes, sizes**2))
+    bound = (x0.square().sum(-1) + G2[:, None] * squares) / (2 * total)
+    rises, best, t = best.diff(dim=0) > 0, best[seen], t[seen]
+    mean = best.mean(dim=2).clamp(min=1e-16)  # a coordinate of x that meets 0 exactly stays there
+    rates = np.polyfit(t.log().numpy(), mean.log().numpy(), 1)[0]
+    names = ("‖x‖₁", "‖Ax‖₁")
+    return every({
+        "log-log slopes from step 100": at_most(
+            rates, -0.4, why="-1/2 or less; the first steps and chance bend the line"),
+        "the best never rises": never(rises, why="by definition"),
+        "bound": at_most(best, bound, slack=ROUNDING * bound, why="a theorem, up to rounding"),
+    }).drawn(
+        *(Series(name, t, mean[:, k], "other") for k, name in enumerate(names)),
+        Series("1 / sqrt(t)", t, mean[0, 1] * (t[0] / t).sqrt(), "predicted"),
+        Series("bound", t, bound.mean(dim=(1, 2)), "bound"),
+        x="step t", y="best value, mean of 16 starts", log="xy",
+    )
+
+
+@experiment(
+    reaches=GOALS, floor=GOALS,
+    source="Dempster (1972), Covariance selection: without zeros in K the maximum is the inverse",
+)
+def precision_ascent(
+    run: Run, *, shown: Annotated[float, Range(0, 1)] = 0.15,
+    most_steps: Annotated[int, Range(20, 1000)] = 100,
+) -> None:
+    """Climbs log det K - Tr(SK) to the inverse correlations of wines, or of irises when quick.
+
+    Args:
+        shown: Smallest partial correlation that is drawn.
+        most_steps: After so many steps it gives up.
+    """
+    data = load_wine() if run.full else load_iris()
+    X = torch.as_tensor(data.data, dtype=torch.float64)
+    Z = (X - X.mean(dim=0)) / X.std(dim=0, correction=0)
+    S = Z.mT @ Z / len(Z)
+    path, gaps = _ascend(S, most_steps)
+    K, target, steps = path[-1], torch.linalg.inv(S), range(len(path))
+    errors = (path - target).norm(dim=(1, 2)) / target.norm()
+    smallest = float(torch.linalg.eigvalsh(path).min())
+    run.record(relative_error=float(errors[-1]), gradient_error=max(gaps), steps=steps[-1])
+    run.record(smallest_eigenvalue=smallest)
+    curve = Series("relative error", steps, errors, style="line")
+    run.figure("ascent", figures.draw(Picture((curve,), "step", "distance to the inverse", "y")))
+    spread = K.diagonal().sqrt()
+    names = [name.removesuffix(" (cm)").replace("_", " ") for name in data.feature_names]
+    run.figure("partial_correlations", _graph(-K / torch.outer(spread, spread), names, shown))
+
+
+@functools.cache
+def _warm_up() -> None:
+    """Run forward mode once: torch then loads formulas by torch.jit, which it calls deprecated."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        jvp(torch.sin, (torch.zeros(1),), (torch.ones(1),))
+
+
+def _normal(rng: torch.Generator, *shape: int) -> Tensor:
+    return torch.randn(*shape, generator=rng, dtype=torch.float64)
+
+
+def _smooth(rng: torch.Generator, inputs: tuple[int, ...], outputs: tuple[int, ...]) -> Function:
+    """Draw a curved map between tensors of these shapes."""
+    n, m = math.prod(inputs), math.prod(outputs)
+    W, b = 2 * _normal(rng, m, n) / n**0.5, _normal(rng, m)
+    return lambda x: (W @ x.flatten() + b).sin().reshape(outputs)
+
+
+def _drawn(rule: Rule, sizes: Mapping[str, int], rng: torch.Generator) -> list[Any]:
+    """Draw the arguments of a rule, with a size for each letter."""
+    found: list[Any] = []
+    for what in (one.split(":")[1] for one in rule.shapes.split(";")):
+        if "*" in what:  # random bases, singular values between 1/2 and 2
+            n = sizes[what.strip()[0]]
+            U, V = torch.linalg.qr(_normal(rng, 2, n, n)).Q
+            found.append((U * (0.5 + 1.5 * torch.rand(n, generator=rng).to(U))) @ V)
+            continue
+        *inputs, outputs = (tuple(sizes[one] for one in part.split()) for part in what.split("->"))
+        found.append(_smooth(rng, inputs[0], outputs) if inputs else _normal(rng, *outputs))
+    return found
+
+
+def _rules_hold(
+    seed: Seed, rules: Mapping[str, Rule], chosen: str, dim: int, draws: int
+) -> Evidence:
+    """Compare closed forms with automatic differentiation, for one rule or for all."""
+    rules = rules if chosen == "all" else {chosen: {**RULES, **MISREAD}[chosen]}
+    sizes, parts, drawn = {"n": dim, "m": dim + 1, "k": dim + 2}, {}, []
+    for name, rule in rules.items():
+        rng = seed.child(name).torch()
+        cases = [_drawn(rule, sizes, rng) for _ in range(draws)]
+        closed = torch.stack([rule.derivative(*case) for case in cases])
+        found = torch.stack([rule.autograd(*case) for case in cases])
+        parts[name] = identical(closed, found)
+        drawn.append(Series(name, closed.flatten()[:60], found.flatten()[:60], "other", "points"))
+    return every(parts).drawn(*drawn, x="closed form", y=AUTOGRAD)
+
+
+def _compared(
+    claimed: Tensor, measured: Tensor, x: str = "closed form", y: str = AUTOGRAD
+) -> Evidence:
+    """State that two tensors are one, and draw the entries of one against the other."""
+    evidence = identical(measured, claimed)
+    series = () if evidence.picture is None else evidence.picture.series
+    return evidence.drawn(*series, x=x, y=y)
+
+
+def _ascend(S: Tensor, most_steps: int) -> tuple[Tensor, list[float]]:
+    """Climb by the gradient K^-1 - S; give the path, and how far autograd disagrees."""
+
+    def height(K: Tensor) -> float:
+        factor, failed = torch.linalg.cholesky_ex(K)
+        return -math.inf if failed else float(2 * factor.diagonal().log().sum() - (S * K).sum())
+
+    path, gaps = [torch.eye(len(S)).to(S)], []
+    for _ in range(most_steps):
+        K = path[-1]
+        gradient = RULES["log_determinant"].derivative(K) - RULES["trace_inner"].derivative(K, S)
+        exact = jacobian(lambda K: torch.logdet(K) - (S @ K).trace(), K)
+        gaps.append(float((gradient - exact).abs().max() / (1 + exact.abs().max())))
+        uphill = K @ gradient @ K  # of second derivative -K^-1 V K^-1: Newton's direction
+        if uphill.norm() <= 1e-8 * K.norm():  # to first order, what is still missing
+            break
+        uphill, step, start = (uphill + uphill.mT) / 2, 1.0, height(K)
+        noise = 1e-14 * (1 + abs(start))  # heights are no more exact than this
+        rise = 1e-4 * float((gradient * uphill).sum())  # Armijo's, for a step of 1
+        while height(K + step * uphill) < start + step * rise - noise:
+            step /= 2  # also where K would not stay positive definite
+        path.append(K + step * uphill)
+    return torch.stack(path), gaps
+
+
+def _graph(correlations: Tensor, names: list[str], shown: float) -> go.Figure:
+    """Draw names on a circle and a line for each partial correlation, red where negative."""
+    angles = 2 * math.pi * torch.arange(len(names)) / len(names)
+    x, y = angles.sin().tolist(), angles.cos().tolist()
+    figure = figures.draw(Picture(()))
+    for i, j in itertools.combinations(range(len(names)), 2):
+        value = float(correlations[i, j])
+        if abs(value) >= shown:
+            line = {"width": 1 + 8 * abs(value), "color": "#2563eb" if value > 0 else "#dc2626"}
+            label = f"{names[i]}, {names[j]}: {value:.2f}"
+            figure.add_scatter(x=[x[i], x[j]], y=[y[i], y[j]], mode="lines", line=line, name=label)
+    dots = {"size": 12, "color": "#111827"}
+    figure.add_scatter(
+        x=x, y=y, text=names, mode="markers+text", textposition="top center", marker=dots)
+    figure.update_xaxes(visible=False, range=[-1.5, 1.5])
+    figure.update_yaxes(visible=False, range=[-1.3, 1.3], scaleanchor="x")
+    return figure.update_layout(height=560, showlegend=False)
