@@ -46,11 +46,8 @@ References:
 __all__ = ["jacobian_cost", "best_mode", "hvp", "DualNumber", "checkpointed"]
 
 import functools
-import itertools
 import math
 import operator
-import time
-import warnings
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -74,9 +71,11 @@ from principia.lab.domains import Count, Range
 from principia.lab.errors import refuse
 from principia.lab.evidence import Evidence, Picture, Series
 from principia.lab.experiments import Run, at_least_goal, at_most_goal, experiment
+from principia.lab.forward_mode import warm_up
 from principia.lab.knobs import checked
 from principia.lab.relations import at_least, at_most, equal, every, identical, slope
 from principia.lab.seeds import Seed
+from principia.lab.timing import fastest
 from principia.networks.mlp import MLP, ActivationName
 
 Mode = Literal["forward", "reverse"]
@@ -146,7 +145,7 @@ def hvp(
         tensor([0., 3., 2.])
     """
     _need_floats("hvp", x)
-    _warm_up()
+    warm_up()
     with _stateless("hvp"):
         return jvp(grad(f), (x.clone(),), (v.to(x),))[1]
 
@@ -300,7 +299,7 @@ def _counted(job: Callable[..., Any], *given: Any) -> tuple[int, Any]:
     """Count the operations of all matrix products in a job, and give its result."""
     counter = FlopCounterMode(display=False)
     counter.mod_tracker = _NoModules()
-    _warm_up()
+    warm_up()
     with counter:
         result = job(*given)
     return counter.get_total_flops(), result
@@ -312,16 +311,8 @@ def _dual(number: Any) -> DualNumber:
 
 
 def _jacobian(f: Function, x: Tensor, mode: Mode) -> Tensor:
-    _warm_up()
+    warm_up()
     return {"forward": jacfwd, "reverse": jacrev}[mode](f)(x.clone())
-
-
-@functools.cache
-def _warm_up() -> None:
-    """Run forward mode once: torch then loads formulas by torch.jit, which it calls deprecated."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)
-        jvp(torch.sin, (torch.zeros(1),), (torch.ones(1),))
 
 
 @contextmanager
@@ -530,6 +521,7 @@ def crossover(
     points: Annotated[int, Range(1, 32)] = 16, repeats: Annotated[int, Range(3, 50)] = 6,
 ) -> None:
     """Times both modes on Jacobians of 4096 entries, 64 times as tall as wide to the other way."""
+    warm_up()
     shapes = [(2**k, ENTRIES // 2**k) for k in range(3, 10)]
     times: dict[Mode, list[float]] = {"forward": [], "reverse": []}
     for n, m in run.steps(shapes, "shapes"):
@@ -537,7 +529,7 @@ def crossover(
         # several points at once, so that arithmetic and not the start of each operation is timed
         x = torch.randn(points, n, generator=run.seed.child(m).torch())
         jobs = (functools.partial(vmap(transform(net)), x) for transform in (jacfwd, jacrev))
-        for mode, seconds in zip(times, _fastest(*jobs, repeats=repeats), strict=True):
+        for mode, seconds in zip(times, fastest(*jobs, repeats=repeats), strict=True):
             times[mode].append(seconds)
     ratio = np.log(np.divide(times["forward"], times["reverse"]))  # of forward to reverse mode
     side = np.log([n / m for n, m in shapes])
@@ -600,21 +592,6 @@ def _stored(net: nn.Module, x: Tensor) -> int:
     return sum(kept.values()) if out.requires_grad else 0
 
 
-def _fastest(*jobs: Callable[[], Any], repeats: int) -> list[float]:
-    """Time jobs in turn on one thread; other work on the machine can only make a time longer."""
-    _warm_up()
-    best, threads = [math.inf] * len(jobs), torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        for _, (place, job) in itertools.product(range(repeats), enumerate(jobs)):
-            began = time.process_time()
-            job()
-            best[place] = min(best[place], time.process_time() - began)
-    finally:
-        torch.set_num_threads(threads)
-    return best
-
-
 def _both_gradients(seed: Seed, x: Tensor, y: Tensor, repeats: int) -> tuple[float, float]:
     """Compare the gradient of a loss by all weights in both modes: time ratio, relative gap."""
     net = MLP([x.shape[1], 8, 10], rng=seed.child("mnist").torch())
@@ -624,7 +601,8 @@ def _both_gradients(seed: Seed, x: Tensor, y: Tensor, repeats: int) -> tuple[flo
         return vmap(lambda v: jvp(f, (theta,), (v,))[1], chunk_size=256)(torch.eye(len(theta)))
 
     reverse = functools.partial(grad(f), theta)
-    slow, fast = _fastest(forward, reverse, repeats=repeats)
+    warm_up()
+    slow, fast = fastest(forward, reverse, repeats=repeats)
     return slow / fast, float((forward() - reverse()).norm() / reverse().norm())
 
 

@@ -50,9 +50,8 @@ __all__ = [
 import functools
 import itertools
 import math
-import time
-from collections.abc import Callable, Sequence
-from typing import Annotated, Any, Literal
+from collections.abc import Callable
+from typing import Annotated, Literal
 
 import numpy as np
 import torch
@@ -70,6 +69,7 @@ from principia.lab.experiments import Run, at_least_goal, at_most_goal, experime
 from principia.lab.knobs import checked
 from principia.lab.relations import at_least, at_most, equal, every, identical, never, slope
 from principia.lab.seeds import Seed
+from principia.lab.timing import fastest
 
 Kind = Literal["PD", "PSD", "ND", "NSD", "indefinite"]
 Products = tuple[Callable[[Tensor], Tensor], Callable[[Tensor], Tensor], int]
@@ -745,7 +745,7 @@ def woodbury_speed(
         whole = diagonal.diag() + U @ C @ V
         jobs = (functools.partial(torch.linalg.solve, whole, b),
                 functools.partial(woodbury_solve, diagonal, U, C, V, b))
-        times.append(_fastest(jobs, repeats))
+        times.append(fastest(*jobs, repeats=repeats))
         slow, fast = (job() for job in jobs)
         difference = float((slow - fast).norm() / slow.norm())
     slow, fast = np.array(times).T
@@ -755,20 +755,6 @@ def woodbury_speed(
          Series("woodbury_solve", sizes, 1000 * fast, "measured", "line")),
         x="unknowns n", y="milliseconds", log="xy",
     )))
-
-
-def _fastest(jobs: Sequence[Callable[[], Any]], repeats: int) -> list[float]:
-    """Time jobs in turn on one thread; other work on the machine can only make a time longer."""
-    best, threads = [math.inf] * len(jobs), torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        for _, (place, job) in itertools.product(range(repeats), enumerate(jobs)):
-            began = time.process_time()
-            job()
-            best[place] = min(best[place], time.process_time() - began)
-    finally:
-        torch.set_num_threads(threads)
-    return best
 
 
 def _normal(rng: torch.Generator, *shape: int) -> Tensor:

@@ -57,7 +57,6 @@ __all__ = [
 import functools
 import itertools
 import math
-import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, Literal, final
@@ -68,7 +67,7 @@ import torch
 from jaxtyping import Float, Shaped
 from sklearn.datasets import load_iris, load_wine
 from torch import Tensor
-from torch.func import jacfwd, jacrev, jvp, vmap
+from torch.func import jacfwd, jacrev, vmap
 
 from principia.lab import figures
 from principia.lab.claims import claim
@@ -76,6 +75,7 @@ from principia.lab.domains import Choice, Count, Natural, Range
 from principia.lab.errors import refuse
 from principia.lab.evidence import Evidence, Picture, Series
 from principia.lab.experiments import Run, at_most_goal, experiment
+from principia.lab.forward_mode import warm_up
 from principia.lab.knobs import checked, knobs_of
 from principia.lab.relations import at_most, equal, every, identical, never
 from principia.lab.seeds import Seed
@@ -115,7 +115,7 @@ def jacobian(
     if not x.is_floating_point():
         raise refuse("jacobian", "x", "a tensor of floats", x.dtype, "Convert it with x.double().")
     y = f(x)
-    _warm_up()
+    warm_up()
     J: Any = (jacfwd if x.numel() < y.numel() else jacrev)(f)(x)
     if layout == "denominator":
         J = J.permute(*range(y.ndim, J.ndim), *range(y.ndim))
@@ -680,14 +680,6 @@ def precision_ascent(
     spread = K.diagonal().sqrt()
     names = [name.removesuffix(" (cm)").replace("_", " ") for name in data.feature_names]
     run.figure("partial_correlations", _graph(-K / torch.outer(spread, spread), names, shown))
-
-
-@functools.cache
-def _warm_up() -> None:
-    """Run forward mode once: torch then loads formulas by torch.jit, which it calls deprecated."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)
-        jvp(torch.sin, (torch.zeros(1),), (torch.ones(1),))
 
 
 def _normal(rng: torch.Generator, *shape: int) -> Tensor:

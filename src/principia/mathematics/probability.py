@@ -44,6 +44,7 @@ References:
 
 __all__ = [
     "JointTable", "bayes", "EmpiricalDistribution", "affine", "density_of_sum", "score_gradient",
+    "dkw_radius",
 ]
 
 import math
@@ -253,6 +254,17 @@ class EmpiricalDistribution(Distribution):
         group = torch.unique(both, dim=0, return_inverse=True)[1]
         counts = group[:n].bincount(minlength=len(both)).to(self._sorted)
         return (counts[group[n:]] / n).log().reshape(value.shape[: value.ndim - points.ndim + 1])
+
+
+@checked
+def dkw_radius(n: Count, delta: Annotated[float, Range(0, 1, open="low")]) -> float:
+    r"""Bounds $\sup|\hat F_n-F|$ with chance $1-\delta$, by $\sqrt{\ln(2/\delta)/2n}$.
+
+    Example:
+        >>> round(dkw_radius(200, 0.05), 3)
+        0.096
+    """
+    return math.sqrt(math.log(2 / delta) / (2 * n))
 
 
 @checked
@@ -492,7 +504,7 @@ def affine_density(
         ).drawn(*pictures[-2 * scale], x="z", y=f"density, a = {-2 * scale:g}"),
         "log_prob": identical(torch.stack(by_torch), torch.stack(densities)),
         "distance of the distribution functions": at_most(
-            torch.stack(distances), _radius(len(draws), RARE), why=DKW
+            torch.stack(distances), dkw_radius(len(draws), RARE), why=DKW
         ),
     })
 
@@ -519,7 +531,7 @@ def sum_is_convolution(
     # X and Y move within their cells, and a sum over cells misses a unimodal mass by step * max f
     grid = 2 * step * float(uniform.max() + gamma.max())
     why = f"{DKW}; and 2 step (max f + max g) for the grid"
-    return at_most(distance, _radius(samples, RARE) + grid, why=why).drawn(
+    return at_most(distance, dkw_radius(samples, RARE) + grid, why=why).drawn(
         _histogram("draws of X + Y", draws),
         Series("convolution", z[::100], density[::100], role="predicted"),
         x="z", y="density",
@@ -535,7 +547,7 @@ def empirical_cdf_rate(
     r"""$P(\sup|\hat F_n-F|>\epsilon)\le2e^{-2n\epsilon^2}$: the error falls as $n^{-1/2}$."""
     delta, sizes = 0.05, np.geomspace(100, 100_000, 19).astype(int)
     draws = _chains(seed.numpy(), (repetitions, samples), rho)
-    exceeded = (_distances(draws) > _radius(samples, delta)).mean()
+    exceeded = (_distances(draws) > dkw_radius(samples, delta)).mean()
     means = [
         _distances(_chains(seed.child(n).numpy(), (40, n), rho)).mean()
         for n in map(int, sizes)
@@ -685,11 +697,6 @@ def _information(table: JointTable, a: str, b: str, *given: str) -> float:
     product = table.conditional(a, given=given)[:, None] * table.conditional(b, given=given)
     surprise = torch.xlogy(both, both) - torch.xlogy(both, product)
     return float((table.marginal(*given).probs * surprise).sum())
-
-
-def _radius(n: int, delta: float) -> float:
-    """Bound the distance of empirical and true distribution function, with chance 1 - delta."""
-    return math.sqrt(math.log(2 / delta) / (2 * n))
 
 
 def _distances(levels: np.ndarray) -> np.ndarray:
