@@ -1,0 +1,50 @@
+"""What optimizers of the course share: closures, groups, memory. A method writes `move` alone."""
+
+from abc import abstractmethod
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.optim import Optimizer
+
+__all__ = ["GroupOptimizer"]
+
+
+class GroupOptimizer(Optimizer):
+    """Moves all parameters of a group at once, with torch's foreach operations.
+
+    A group counts its steps in `group["taken"]`. It and the memories are part of `state_dict`, so
+    that a run goes on exactly where it was interrupted.
+    """
+
+    @abstractmethod
+    def move(self, group: dict[str, Any], params: list[Tensor], gradients: list[Tensor]) -> None:
+        """Change the parameters in place; gradients are theirs, and none is missing."""
+
+    @torch.no_grad()
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:  # type: ignore[override]
+        """Move every parameter that has a gradient; a closure computes them, and the loss, first.
+
+        Args:
+            closure: Clears the gradients, computes the loss, calls backward, returns the loss.
+        """
+        loss = None
+        if closure is not None:
+            with torch.enable_grad():
+                loss = closure()
+        for group in self.param_groups:
+            params = [p for p in group["params"] if p.grad is not None]
+            if params:
+                group["taken"] = group.get("taken", 0) + 1
+                self.move(group, params, [p.grad for p in params])
+        return loss
+
+    def memory(
+        self, params: list[Tensor], name: str, first: Callable[[Tensor], Tensor] = torch.zeros_like
+    ) -> list[Tensor]:
+        """Give what is remembered of each parameter under a name; at first, what `first` makes."""
+        for p in params:
+            if name not in self.state[p]:
+                self.state[p][name] = first(p)
+        return [self.state[p][name] for p in params]

@@ -1,0 +1,788 @@
+r"""Moments: means, variances and covariances, and the function that generates them all.
+
+The variance is the mean of the squares minus the square of the mean: true, and a trap. As numbers
+are stored, the difference of two huge terms has no correct digit left; moments of batches that are
+centered first and then merged have all of them, in any order. Covariances carry a law through
+linear maps: $A\Sigma A^\top$. Independent variables are uncorrelated, but not the other way around.
+The moment generating function $M$ keeps all moments at once, as its derivatives at 0: a sum of
+independent variables multiplies it, and where it is finite around 0 it determines the law.
+
+$$ \mathrm{Var}X = E[X^2]-E[X]^2, \quad \mathrm{Var}[AX+b] = A\,\mathrm{Var}[X]A^\top, \quad
+\mathrm{Var}\Big[\sum_ia_iX_i\Big] = \sum_ia_i^2\mathrm{Var}X_i+2\sum_{i<j}a_ia_j
+\mathrm{Cov}(X_i,X_j) = a^\top\Sigma a $$
+
+$$ S = S_a+S_b+\frac{n_an_b}{n_a+n_b}\delta\delta^\top, \quad \delta = \bar x_b-\bar x_a $$
+
+$$ M(t) = E[e^{t^\top X}], \quad
+E[X_1^{k_1}\cdots X_n^{k_n}] = \frac{\partial^kM}{\partial t_1^{k_1}\cdots\partial t_n^{k_n}}(0),
+\quad M_{\sum_ia_iX_i}(t) = \prod_iM_{X_i}(a_it) $$
+
+Symbols:
+    $\Sigma$: covariance matrix, `cov`
+    $S, \bar x$: sum of the outer products of centered rows, and mean, in `RunningMoments`
+    $a, b$: two batches of $n_a$ and $n_b$ rows; elsewhere `weights` of a sum, and a shift
+    $A$: matrix of a linear map, in `affine_cov`
+    $M(t)$: moment generating function, `mgf`; its logarithm `log_mgf`; of samples `empirical_mgf`
+    $k_1, \ldots, k_n$: `orders` of a moment, `raw_moment`; together $k$
+
+References:
+    Isserlis (1918), On a formula for the product-moment coefficient of any order of a normal
+        frequency distribution in any number of variables. Biometrika 12.
+        doi:10.1093/biomet/12.1-2.134
+    Curtiss (1942), A note on the theory of moment generating functions. Annals of Mathematical
+        Statistics 13(4). doi:10.1214/aoms/1177731541
+    Chan, Golub and LeVeque (1983), Algorithms for computing the sample variance: analysis and
+        recommendations. The American Statistician 37(3). doi:10.1080/00031305.1983.10483115
+    Billingsley (1995), Probability and measure, sec. 21. Wiley. isbn:9780471007104
+    Little and Rubin (2002), Statistical analysis with missing data, sec. 3.4. Wiley.
+        doi:10.1002/9781119013563
+"""
+
+__all__ = [
+    "RunningMoments", "variance_of_sum", "affine_cov", "mgf", "log_mgf", "empirical_mgf",
+    "raw_moment",
+]
+
+import itertools
+import math
+from collections.abc import Callable, Sequence
+from typing import Annotated, Any, Literal, final
+
+import numpy as np
+import torch
+from jaxtyping import Float, Num
+from scipy import integrate, stats
+from scipy.special import ndtr
+from torch import Tensor, distributions
+from torch.distributions import Bernoulli, Binomial, Gamma, MultivariateNormal, Normal, Poisson
+
+from principia.lab import figures
+from principia.lab.claims import claim
+from principia.lab.data.handwriting import handwriting
+from principia.lab.domains import Count, Natural, Range
+from principia.lab.errors import refuse
+from principia.lab.evidence import Evidence, Picture, Series
+from principia.lab.experiments import Run, at_most_goal, experiment
+from principia.lab.knobs import checked
+from principia.lab.relations import at_least, at_most, equal, estimates, every, identical
+from principia.lab.seeds import Seed
+from principia.mathematics.probability import DKW, RARE, dkw_radius
+
+Samples = Annotated[int, Range(20_000, 500_000)]
+Rows = Annotated[int, Range(10, 5000)]
+Shape = Annotated[float, Range(1, 6)]
+QUADRATURE = "quadrature, asked for ten digits"
+
+
+@final
+class RunningMoments:
+    r"""Follows mean and covariance of rows that come in batches, in any order, from any process.
+
+    Sums are kept in float64 whatever comes; a batch costs one product of matrices.
+
+    Args:
+        dim: Entries of a row.
+
+    Example:
+        >>> x = torch.tensor([[1.0, 2.0], [3.0, 2.0], [5.0, 8.0]])
+        >>> moments = RunningMoments(2).update(x[:2]).merge(RunningMoments(2).update(x[2:]))
+        >>> moments.mean.tolist(), moments.var().tolist(), moments.cov(ddof=1)[0].tolist()
+        ([3.0, 4.0], [2.6666666666666665, 8.0], [4.0, 6.0])
+    """
+
+    @checked
+    def __init__(self, dim: Count) -> None:
+        self.dim, self.count = dim, 0
+        self._mean = torch.zeros(dim, dtype=torch.float64)
+        self._scatter = torch.zeros(dim, dim, dtype=torch.float64)
+
+    def update(self, batch: Num[Tensor, "B D"]) -> "RunningMoments":
+        """Take in the rows of a batch."""
+        if batch.ndim != 2 or batch.shape[1] != self.dim:
+            domain = f"of shape (B, {self.dim})"
+            raise refuse("RunningMoments", "batch", domain, tuple(batch.shape))
+        if not len(batch):
+            return self
+        rows = batch.detach().to(self._mean)
+        mean = rows.mean(dim=0)
+        if not mean.isfinite().all():  # nothing later would undo it
+            raise refuse("RunningMoments", "batch", "finite", batch, "Drop or fill such rows.")
+        centered = rows - mean
+        return self._add(len(batch), mean, centered.mT @ centered)
+
+    def merge(self, other: "RunningMoments") -> "RunningMoments":
+        """Take in all rows that another one has seen."""
+        if other.dim != self.dim:
+            raise refuse("RunningMoments", "other", f"of dim {self.dim}", other.dim)
+        return self._add(other.count, other._mean, other._scatter)
+
+    @property
+    def mean(self) -> Float[Tensor, " D"]:
+        """The mean of all rows."""
+        self._need(1, "a mean")
+        return self._mean.clone()
+
+    @checked
+    def cov(self, *, ddof: Natural = 0) -> Float[Tensor, "D D"]:
+        """Give the covariance of the columns: sums divided by the number of rows minus ddof."""
+        self._need(max(2, ddof + 1), f"a covariance with ddof={ddof}")
+        return self._scatter / (self.count - ddof)
+
+    def var(self, *, ddof: Natural = 0) -> Float[Tensor, " D"]:
+        """Give the variance of each column."""
+        return self.cov(ddof=ddof).diagonal().clone()
+
+    def _add(self, count: int, mean: Tensor, scatter: Tensor) -> "RunningMoments":
+        if total := self.count + count:
+            delta = mean - self._mean
+            between = self.count * count / total * torch.outer(delta, delta)
+            self._scatter = self._scatter + scatter + between
+            self._mean = self._mean + count / total * delta
+            self.count = total
+        return self
+
+    def _need(self, rows: int, what: str) -> None:
+        if self.count < rows:
+            domain = f"{rows} or more for {what}"
+            raise refuse("RunningMoments", "rows", domain, self.count, "Update it with more.")
+
+
+def variance_of_sum(
+    weights: Float[Tensor, "... n"], cov: Float[Tensor, "... k k"]
+) -> Float[Tensor, "..."]:
+    r"""Gives the variance of $\sum_ia_iX_i$, all covariances included: $a^\top\Sigma a$.
+
+    Example:
+        >>> cov = torch.tensor([[1.0, 0.5], [0.5, 1.0]])
+        >>> variance_of_sum(torch.tensor([[1.0, 1.0], [1.0, -1.0]]), cov)  # of sum and difference
+        tensor([3., 1.])
+    """
+    return _carried("variance_of_sum", weights[..., None, :], cov)[..., 0, 0]
+
+
+def affine_cov(
+    A: Float[Tensor, "... m n"], cov: Float[Tensor, "... k k"]
+) -> Float[Tensor, "... m m"]:
+    r"""Gives the covariance of $AX+b$, for any shift: $A\Sigma A^\top$.
+
+    Example:
+        >>> affine_cov(torch.tensor([[1.0, 1.0], [0.0, 2.0]]), torch.diag(torch.tensor([1.0, 3.0])))
+        tensor([[ 4.,  6.],
+                [ 6., 12.]])
+    """
+    return _carried("affine_cov", A, cov)
+
+
+def mgf(dist: distributions.Distribution) -> Callable[[Tensor], Tensor]:
+    r"""Gives the moment generating function $M(t)=E[e^{t^\top X}]$ of a law, in closed form.
+
+    Infinite where the expectation is. For the laws that `log_mgf` knows.
+
+    Example:
+        >>> M = mgf(Gamma(2.5, 1 / 0.7))  # torch's rate is 1 / scale
+        >>> M(torch.tensor([0.0, 0.9, 1.5]))
+        tensor([ 1.0000, 12.0087,     inf])
+    """
+    log = log_mgf(dist)
+    return lambda t: log(t).exp()
+
+
+@checked
+def log_mgf(
+    dist: distributions.Distribution, *, strict: bool = False
+) -> Callable[[Tensor], Tensor]:
+    r"""Gives the logarithm of the moment generating function of a law, which does not overflow.
+
+    Args:
+        dist: Bernoulli, Binomial, Normal, MultivariateNormal (t has a last axis), Poisson or Gamma
+            of torch, or a subclass such as Chi2.
+        strict: Whether to refuse a t where the expectation is infinite.
+
+    Example:
+        >>> log_mgf(Poisson(3.0))(torch.tensor([-1.0, 0.0, 1.0]))  # 3 (e^t - 1)
+        tensor([-1.8964,  0.0000,  5.1548])
+    """
+    law: Any = dist
+    match law:
+        case Bernoulli():
+            return lambda t: _log_coin(law.probs, t)
+        case Binomial():
+            return lambda t: law.total_count * _log_coin(law.probs, t)
+        case Normal():
+            return lambda t: law.loc * t + (law.scale * t) ** 2 / 2
+        case MultivariateNormal():
+            return lambda t: (law.loc * t).sum(dim=-1) + (
+                (law.scale_tril.mT @ t[..., None])[..., 0].square().sum(dim=-1) / 2
+            )
+        case Poisson():
+            return lambda t: law.rate * t.expm1()
+        case Gamma():
+            return lambda t: _log_gamma(law, t, strict)
+    known = "a Bernoulli, Binomial, Normal, MultivariateNormal, Poisson or Gamma law of torch"
+    raise refuse("log_mgf", "dist", known, dist, "For others, draw and use empirical_mgf.")
+
+
+def empirical_mgf(
+    samples: Float[Tensor, "n ..."], t: Float[Tensor, "..."]
+) -> tuple[Float[Tensor, "..."], Float[Tensor, "..."]]:
+    r"""Estimates $E[e^{t^\top X}]$ from samples, with the standard error, without overflow inside.
+
+    The standard error is one if $M(2t)$ is finite, and can be trusted if $M(4t)$ is.
+
+    Shapes:
+        samples: (n,) and t: any shape, or samples: (n, D) and t: (..., D); returns two of (...)
+
+    Example:
+        >>> empirical_mgf(torch.tensor([0.0, 1.0, 1.0, 2.0]), torch.tensor([0.0, 0.5]))
+        (tensor([1.0000, 1.7539]), tensor([0.0000, 0.3560]))
+    """
+    if samples.ndim not in (1, 2) or len(samples) < 2:
+        domain = "two or more numbers or vectors, for a standard error"
+        raise refuse("empirical_mgf", "samples", domain, tuple(samples.shape))
+    if samples.ndim == 2 and t.shape[-1:] != samples.shape[1:]:
+        raise refuse("empirical_mgf", "t", f"of shape (..., {samples.shape[1]})", tuple(t.shape))
+    n = len(samples)
+    exponents = t[..., None] * samples if samples.ndim == 1 else t @ samples.mT  # (..., n)
+    log_mean = exponents.logsumexp(dim=-1) - math.log(n)
+    spread = (exponents - log_mean[..., None]).exp().std(dim=-1)
+    return log_mean.exp(), log_mean.exp() * spread / n**0.5
+
+
+@checked
+def raw_moment(
+    mgf: Callable[[Tensor], Tensor], orders: tuple[Natural, ...]
+) -> Float[Tensor, ""]:
+    r"""Differentiates a moment generating function at 0: $E[X_1^{k_1}\cdots X_n^{k_n}]$.
+
+    Args:
+        mgf: The function, differentiable at 0, of t with as many entries as there are orders.
+        orders: How often to differentiate for each entry of t.
+
+    Example:
+        >>> raw_moment(mgf(Normal(0.0, 2.0)), (4,))  # 3 sigma^4
+        tensor(48., dtype=torch.float64)
+    """
+    with torch.enable_grad():
+        t = torch.zeros(len(orders), dtype=torch.float64, requires_grad=True)
+        value = mgf(t)
+        if value.numel() != 1:
+            hint = "Ask for one law at a time."
+            raise refuse("raw_moment", "mgf", "of one value", tuple(value.shape), hint)
+        value = value.sum()
+        for axis, order in enumerate(orders):
+            for _ in range(order):
+                if not value.requires_grad:  # a constant by now
+                    return torch.zeros_like(value)
+                (slopes,) = torch.autograd.grad(value, t, create_graph=True, materialize_grads=True)
+                value = slopes[axis]
+    return value.detach()
+
+
+@claim(control={"subtracted": "E|X|²"}, source="by linearity of the expectation")
+def variance_identity(
+    seed: Seed, *, mean: Annotated[float, Range(-2, 2)] = 0.0,
+    size: Annotated[float, Range(0.5, 3)] = 1.0, samples: Samples = 100_000,
+    subtracted: Literal["E[X]²", "E|X|²"] = "E[X]²",
+) -> Evidence:
+    r"""$\mathrm{Var}X=E[X^2]-E[X]^2=\int(t-\mu)^2f(t)\,dt$, for five laws with a density."""
+    rng, one = seed.numpy(), torch.ones((), dtype=torch.float64)
+    laws: dict[str, tuple[Any, float, float, np.ndarray]] = {
+        "normal": (Normal(mean * one, size), -math.inf, math.inf, rng.normal(mean, size, samples)),
+        "gamma": (Gamma(3 * one, 1 / size), 0, math.inf, rng.gamma(3, size, samples)),
+        "beta": (distributions.Beta(2 * one, 3 * one), 0, 1, rng.beta(2, 3, samples)),
+        "uniform": (distributions.Uniform(-size * one, 2 * size), -size, 2 * size,
+                    rng.uniform(-size, 2 * size, samples)),
+        "Laplace": (distributions.Laplace(one, size), -math.inf, math.inf,
+                    rng.laplace(1, size, samples)),
+    }
+    found = np.array([_integrals(*case[:3]) for case in laws.values()])
+    first, absolute, second, by_integral = found.T
+    by_moments = second - (first if subtracted == "E[X]²" else absolute) ** 2
+    exact = np.array([float(law.variance) for law, *_ in laws.values()])
+    draws = torch.from_numpy(np.stack([drawn for *_, drawn in laws.values()], axis=1))
+    moments = RunningMoments(len(laws)).update(draws)
+    error = (draws - moments.mean).square().std(dim=0) / samples**0.5
+    return every({
+        "E[X²] minus the square": equal(by_moments / exact, 1, tol=1e-8, why=QUADRATURE).drawn(
+            Series(f"E[X²] - {subtracted}", list(laws), by_moments, style="bars"),
+            Series("variance", list(laws), exact, "predicted", "points"), x="law", y="variance",
+        ),
+        "integral of (t - μ)² f(t)": equal(by_integral / exact, 1, tol=1e-8, why=QUADRATURE),
+        "draws": estimates(moments.var(), exact, error=error, why="a mean of squared deviations"),
+    })
+
+
+@claim(control={"formula": "E[x²] - E[x]²"}, source="Chan, Golub and LeVeque 1983")
+def streaming_moments(
+    seed: Seed, *, rows: Annotated[int, Range(1000, 200_000)] = 100_000,
+    batches: Annotated[int, Range(2, 200)] = 37, offset: Annotated[float, Range(10, 1e8)] = 1e8,
+    formula: Literal["merged", "E[x²] - E[x]²"] = "merged",
+) -> Evidence:
+    r"""Moments merged from batches in any order are those of all rows, however far from 0."""
+    rng = seed.torch()
+    z = torch.randn(rows, 3, generator=rng, dtype=torch.float64)
+    z[:, 1] += z[:, 0]
+    cuts = torch.randint(rows, (batches - 1,), generator=rng).sort().values
+    order = torch.randperm(batches, generator=rng).tolist()
+
+    def merged(x: Tensor) -> RunningMoments:
+        parts = x.tensor_split(cuts)
+        halves = RunningMoments(3), RunningMoments(3)
+        for place in order:
+            halves[place % 2].update(parts[place])
+        return halves[0].merge(halves[1])
+
+    offsets = torch.logspace(0, math.log10(offset), 9, dtype=z.dtype)
+    errors: dict[str, list[float]] = {"merged": [], "E[x²] - E[x]²": []}
+    for far in offsets:
+        x = z + far
+        exact = (x - far).var(dim=0, correction=0)  # far from 0 this difference is exact
+        for name, found in (
+            ("merged", merged(x).var()),
+            ("E[x²] - E[x]²", x.square().mean(dim=0) - x.mean(dim=0) ** 2),
+        ):
+            errors[name].append(float((found / exact - 1).abs().max()))
+    near, single = merged(z), (100 + z).float()
+    return every({
+        "relative error of the variance": at_most(
+            errors[formula], 1e-7, why="offset times rounding unit times the number of batches"
+        ).drawn(
+            *(Series(name, offsets, np.maximum(err, 1e-17), role)  # 0 has no place on a log axis
+              for (name, err), role in zip(errors.items(), ("measured", "other"), strict=True)),
+            Series("bound", [1, offset], [1e-7, 1e-7], role="bound"),
+            x="offset of the data", y="relative error of the variance", log="xy",
+        ),
+        "mean": identical(near.mean, z.mean(dim=0)),
+        "covariance": identical(near.cov(ddof=1), np.cov(z.numpy(), rowvar=False)),
+        "covariance of float32 rows": identical(
+            merged(single).cov(), np.cov(single.double().numpy(), rowvar=False, ddof=0)
+        ),
+    })
+
+
+@claim(control={"missing": 0.6}, source="by construction; Little and Rubin 2002, sec. 3.4")
+def covariance_psd(
+    seed: Seed, *, draws: Annotated[int, Range(20, 500)] = 200,
+    dim: Annotated[int, Range(3, 30)] = 10, missing: Annotated[float, Range(0, 0.9)] = 0.0,
+) -> Evidence:
+    r"""A sample covariance has no negative eigenvalue, even with fewer rows than columns."""
+    rng, covs = seed.torch(), []
+    for _ in range(draws):
+        n = int(torch.randint(2, 4 * dim, (), generator=rng))
+        x = 3 + torch.randn(n, dim, generator=rng, dtype=torch.float64)
+        there = torch.rand(n, dim, generator=rng, dtype=x.dtype) >= missing
+        complete = RunningMoments(dim).update(x[: n // 2]).update(x[n // 2 :]).cov()
+        covs.append(complete if missing == 0 else _pairwise(x, there.to(x)))
+    values = torch.linalg.eigvalsh(torch.stack(covs))
+    largest = values.abs().amax(dim=1).clamp(min=1e-300)  # 0 if all were seen once
+    smallest = (values[:, 0] / largest).sort().values
+    return at_least(
+        smallest, -1e-12, why="rounding, relative to the largest eigenvalue"
+    ).drawn(
+        Series("smallest / largest eigenvalue", range(1, draws + 1), smallest),
+        Series("0", [1, draws], [0, 0], role="bound"), x="data set, sorted",
+        y="smallest over largest eigenvalue",
+    )
+
+
+@claim(control={"rho": 0.2}, source="Billingsley 1995, sec. 21")
+def independent_is_uncorrelated(
+    seed: Seed, *, samples: Samples = 100_000, rho: Annotated[float, Range(0, 0.9)] = 0.0,
+) -> Evidence:
+    r"""Independent variables have covariance 0: normal, exponential, uniform, sign."""
+    z = seed.numpy().standard_normal((samples, 5))
+    z = math.sqrt(1 - rho) * z[:, :4] + math.sqrt(rho) * z[:, 4:]  # pairs with correlation rho
+    columns = {
+        "normal": z[:, 0], "exponential": -np.log(ndtr(-z[:, 1])), "uniform": ndtr(z[:, 2]),
+        "sign": np.sign(z[:, 3]),
+    }
+    x = torch.from_numpy(np.stack(list(columns.values()), axis=1))
+    a, b = torch.triu_indices(4, 4, offset=1)
+    found, error = _covariances(x, a, b)
+    names = [f"{one}, {two}" for one, two in itertools.combinations(columns, 2)]
+    return estimates(found, 0, error=error, why="a mean of products of deviations").drawn(
+        Series("sample covariance", names, found, error=5 * error),
+        Series("independent", names, [0] * len(names), role="predicted"),
+        x="pair of variables", y="covariance, ± 5 standard errors",
+    )
+
+
+@claim(control={"law": "exponential"}, source="Billingsley 1995, sec. 21")
+def uncorrelated_not_independent(
+    seed: Seed, *, samples: Samples = 100_000, size: Annotated[float, Range(0.5, 3)] = 1.0,
+    law: Literal["normal", "exponential"] = "normal",
+) -> Evidence:
+    r"""$X\sim N(0,\sigma^2)$ and $Y=X^2$ have covariance 0, yet $\mathrm{Cov}(X^2,Y)=2\sigma^4$."""
+    rng = seed.torch()
+    if law == "normal":
+        x = size * torch.randn(samples, generator=rng, dtype=torch.float64)
+    else:
+        x = -size * (-torch.rand(samples, generator=rng, dtype=torch.float64)).log1p()
+    found, error = _covariances(torch.stack([x, x**2], dim=1), [0, 1], [1, 1])
+    ends = torch.stack([x.min(), x.max()])
+    line = (x**2).mean() + found[0] / x.var() * (ends - x.mean())
+    parts = {
+        name: estimates(found[k], exact, error=error[k], why="a mean of products of deviations")
+        for k, (name, exact) in enumerate({"Cov(X, Y)": 0, "Cov(X², Y)": 2 * size**4}.items())
+    }
+    parts["Cov(X, Y)"] = parts["Cov(X, Y)"].drawn(
+        Series("draws of (X, Y)", x[:400], x[:400] ** 2),
+        Series("best line of the draws", ends, line, role="other"),
+        Series("uncorrelated", ends, [size**2] * 2, role="predicted"), x="X", y="Y = X²",
+    )
+    return every(parts)
+
+
+@claim(control={"formula": "A Σ A"}, source="by linearity of the expectation")
+def affine_variance(
+    seed: Seed, *, rows: Rows = 200, dim: Annotated[int, Range(2, 20)] = 4,
+    formula: Literal["A Σ Aᵀ", "A Σ A"] = "A Σ Aᵀ",
+) -> Evidence:
+    r"""$\mathrm{Var}[AX+b]=A\,\mathrm{Var}[X]A^\top$, for square and for other matrices."""
+    rng, kind = seed.torch(), torch.float64
+    x = _correlated(seed.child("x"), rows, dim)
+    cov = RunningMoments(dim).update(x).cov()
+    square = torch.randn(5, dim, dim, generator=rng, dtype=kind)  # five maps at once
+    wide = torch.randn(2 * dim, dim, generator=rng, dtype=kind)
+    shift = torch.randn(dim, generator=rng, dtype=kind)
+    measured = torch.stack([RunningMoments(dim).update(x @ A.mT + shift).cov() for A in square])
+    predicted = affine_cov(square, cov) if formula == "A Σ Aᵀ" else square @ cov @ square
+    ends = [measured.min(), measured.max()]
+    return every({
+        "square matrices": identical(measured, predicted).drawn(
+            Series("entries of five covariances", predicted.flatten(), measured.flatten()),
+            Series("equal", ends, ends, role="predicted"), x=formula, y="covariance of AX + b",
+        ),
+        "twice as many rows": identical(
+            RunningMoments(2 * dim).update(x @ wide.mT).cov(), affine_cov(wide, cov)
+        ),
+    })
+
+
+@claim(control={"ignore_cov": True}, source="by linearity of the expectation")
+def variance_of_a_sum(
+    seed: Seed, *, rows: Rows = 200, variables: Annotated[int, Range(2, 30)] = 6,
+    sums: Annotated[int, Range(5, 200)] = 30, ignore_cov: bool = False,
+) -> Evidence:
+    r"""$\mathrm{Var}\sum a_iX_i=\sum a_i^2\Sigma_{ii}+2\sum_{i<j}a_ia_j\Sigma_{ij}$."""
+    x = _correlated(seed.child("x"), rows, variables)
+    weights = torch.randn(sums, variables, generator=seed.torch(), dtype=x.dtype)
+    cov = RunningMoments(variables).update(x).cov()
+    predicted = variance_of_sum(weights, cov.diagonal().diag() if ignore_cov else cov)
+    measured = (x @ weights.mT).var(dim=0, correction=0)
+    ends = [0, measured.max()]
+    return identical(measured, predicted).drawn(
+        Series("sums with random weights", predicted, measured),
+        Series("equal", ends, ends, role="predicted"), x="formula", y="variance of the sum",
+    )
+
+
+@claim(control={"gamma": "scale as rate"}, source="Billingsley 1995, sec. 21")
+def mgf_closed_forms(
+    seed: Seed, *, p: Annotated[float, Range(0.05, 0.95)] = 0.3,
+    flips: Annotated[int, Range(1, 50)] = 8, mean: Annotated[float, Range(-2, 2)] = 0.5,
+    rate: Annotated[float, Range(0.1, 9)] = 3.0, shape: Shape = 2.5,
+    scale: Annotated[float, Range(0.2, 3)] = 0.7,
+    gamma: Literal["scale", "scale as rate"] = "scale",
+) -> Evidence:
+    r"""$E[e^{tX}]$ in closed form: Bernoulli, binomial, Poisson, gamma, one or several normal."""
+    rng, one = seed.numpy(), torch.ones((), dtype=torch.float64)
+    t = np.sort(rng.uniform(-1, 0.8, 12))
+    x, counts = np.linspace(mean - 15, mean + 15, 301), np.arange(400)
+    at_counts, at_x = np.exp(np.outer(t, counts)), np.exp(np.outer(t, x))
+    cov = np.array([[1.0, 0.5], [0.5, 0.8]])
+    plane = np.stack(np.meshgrid(x, x), axis=-1).reshape(-1, 2)
+    pairs = np.stack([t, t[::-1]], axis=1)
+    weights = stats.multivariate_normal([mean, mean], cov).pdf(plane) * (x[1] - x[0]) ** 2
+    laws = {  # each with its t, and the expectation as a series or an integral
+        "Bernoulli": (Bernoulli(p * one), t, at_counts[:, :2] @ [1 - p, p]),
+        "binomial": (Binomial(flips, p * one), t, at_counts @ stats.binom(flips, p).pmf(counts)),
+        "Poisson": (Poisson(rate * one), t, at_counts @ stats.poisson(rate).pmf(counts)),
+        "normal": (Normal(mean * one, 1), t, at_x @ stats.norm(mean).pdf(x) * (x[1] - x[0])),
+        "gamma": (Gamma(shape * one, 1 / scale if gamma == "scale" else scale), t / scale,
+                  np.array([_gamma_integral(shape, scale, at) for at in t / scale])),
+        "two normal variables": (
+            MultivariateNormal(mean * one.expand(2), torch.from_numpy(cov)), pairs,
+            np.exp(pairs @ plane.T) @ weights,
+        ),
+    }
+    parts, curves = {}, []
+    for name, (law, at, exact) in laws.items():
+        found = mgf(law)(torch.from_numpy(at)).numpy()
+        parts[name] = equal(found / exact, 1, tol=1e-8, why=f"the whole series, or {QUADRATURE}")
+        there = np.isfinite(found)  # not so with a wrong parameter
+        curves.append(Series(f"{name}: formula", t[there], np.log(found[there]), role="other"))
+    heights = np.log(np.concatenate([exact for *_, exact in laws.values()]))
+    parts["Bernoulli"] = parts["Bernoulli"].drawn(
+        Series("series or integral", np.tile(t, len(laws)), heights), *curves,
+        x="t (gamma: βt; two normal variables: t of the first)", y="log M(t)",
+    )
+    return every(parts)
+
+
+@claim(
+    control={"formula": "α / (1 - βt)"}, source="Billingsley 1995, sec. 21",
+    misprint=r"$M(t)=\alpha/(1-\beta t)$, the exponent as a factor; it is $(1-\beta t)^{-\alpha}$",
+)
+def gamma_mgf(
+    seed: Seed, *, shape: Shape = 2.5, scale: Annotated[float, Range(0.1, 1)] = 0.7,
+    t: Annotated[float, Range(-3, 0.9)] = 0.9,
+    formula: Literal["(1 - βt)^-α", "α / (1 - βt)"] = "(1 - βt)^-α",
+) -> Evidence:
+    r"""The gamma law has $M(t)=(1-\beta t)^{-\alpha}$ for $t<1/\beta$, and none from there on."""
+    law = Gamma(torch.tensor(shape, dtype=torch.float64), 1 / scale)
+    M = mgf(law) if formula == "(1 - βt)^-α" else lambda at: shape / (1 - scale * at)
+    at = torch.cat([law.rate.new_tensor([t]), torch.linspace(-2, 0.9, 30).to(law.rate) / scale])
+    exact = at.new_tensor([_gamma_integral(shape, scale, float(one)) for one in at])
+    found, few = M(at), 0.2 / scale * law.rate.new_tensor([-2, -1, 0.5, 1])
+    draws = torch.from_numpy(seed.numpy().gamma(shape, scale, 100_000))
+    value, error = empirical_mgf(draws, few)
+    terms = np.exp(np.outer(few.numpy(), draws[:10].numpy()))
+    return every({
+        f"M({t:g})": equal(
+            found[0], exact[0], tol=1e-6 * max(1, float(exact[0])), why=QUADRATURE
+        ).drawn(
+            Series("E[exp(tX)], integrated", at[1:], exact[1:]),
+            Series(f"M(t) = {formula}", at[1:], found[1:], role="predicted"),
+            Series("1/β", [1 / scale] * 2, [exact.min(), exact.max()], role="bound"),
+            x="t", y="M(t)", log="y",
+        ),
+        "every t below 1/β": equal(found / exact, 1, tol=1e-6, why=QUADRATURE),
+        "draws": estimates(value, M(few), error=error, why="a mean of exp(tX)"),
+        "ten draws": identical(
+            torch.stack(empirical_mgf(draws[:10], few)),
+            [terms.mean(axis=1), stats.sem(terms, axis=1)],
+        ),
+        "from 1/β on": equal(
+            mgf(law)(law.rate * law.rate.new_tensor([1, 1.5])), math.inf, tol=0,
+            why="the integrand does not fall",
+        ),
+    })
+
+
+@claim(control={"at": 0.3}, source="Curtiss 1942; Isserlis 1918")
+def mgf_moments(
+    seed: Seed, *, dim: Annotated[int, Range(1, 4)] = 3, order: Annotated[int, Range(1, 5)] = 4,
+    at: Annotated[float, Range(0, 0.5)] = 0.0,
+) -> Evidence:
+    r"""$E[x_1^{k_1}\cdots x_n^{k_n}]$ is the derivative of $M$ at 0, of order $k_i$ in $t_i$."""
+    rng, one = seed.torch(), torch.ones((), dtype=torch.float64)
+    mean = torch.randn(dim, generator=rng, dtype=one.dtype)
+    root = torch.randn(dim, dim, generator=rng, dtype=one.dtype)
+    cov = root @ root.mT / dim + 0.1 * torch.eye(dim, dtype=one.dtype)
+    M = mgf(MultivariateNormal(mean, cov))
+    products = [
+        indices for degree in range(1, order + 1)
+        for indices in itertools.combinations_with_replacement(range(dim), degree)
+    ]
+    found = [
+        float(raw_moment(lambda t: M(t + at), tuple(map(indices.count, range(dim)))))
+        for indices in products
+    ]
+    exact = [_isserlis(indices, mean.tolist(), cov.tolist()) for indices in products]
+    single = {  # law and the same in SciPy, which sums or integrates
+        Bernoulli(0.3 * one): stats.bernoulli(0.3), Binomial(5, 0.4 * one): stats.binom(5, 0.4),
+        Poisson(2 * one): stats.poisson(2), Gamma(2.5 * one, 2): stats.gamma(2.5, scale=0.5),
+        Normal(1 * one, 0.5): stats.norm(1, 0.5),
+    }
+    degrees = range(order + 1)
+    names = ["".join(f"x{k + 1}" for k in indices) for indices in products]
+    return every({
+        "products of normal variables": _nearly(found, exact).drawn(
+            Series("derivative of M", names, found, style="bars"),
+            Series("sum over pairings", names, exact, "predicted", "points"),
+            x="product", y="its expectation",
+        ),
+        "powers of one variable": _nearly(
+            [[float(raw_moment(lambda t, law=law: mgf(law)(t + at), (k,))) for k in degrees]
+             for law in single],
+            [[float(law.moment(k)) if k else 1.0 for k in degrees] for law in single.values()],
+        ),
+    })
+
+
+@claim(control={"copy": True}, source="Curtiss 1942")
+def mgf_of_a_sum(
+    seed: Seed, *, samples: Annotated[int, Range(100_000, 1_000_000)] = 1_000_000,
+    reach: Annotated[float, Range(0.05, 0.3)] = 0.2, copy: bool = False,
+) -> Evidence:
+    r"""$M_{\sum a_iX_i}(t)=\prod M_{X_i}(a_it)$ for independent normal, gamma and Poisson $X_i$."""
+    rng, one = seed.numpy(), torch.ones((), dtype=torch.float64)
+    laws = [Normal(0.5 * one, 1), Gamma(2 * one, 2), Poisson(1.5 * one)]
+    draws = [rng.normal(0.5, 1, samples), rng.gamma(2, 0.5, samples), rng.poisson(1.5, samples)]
+    if copy:  # the second variable has the law of the first because it is the first
+        laws[1], draws[1] = laws[0], draws[0]
+    a = (1.0, 1.5, -0.5)  # M(4t) is finite: 4 * 0.3 * 1.5 is below 2, the rate of the gamma law
+    total = sum(weight * drawn for weight, drawn in zip(a, draws, strict=True))
+    t = torch.linspace(-reach, reach, 8, dtype=torch.float64)
+    value, error = empirical_mgf(torch.from_numpy(total), t)
+    logs = [log_mgf(law, strict=True)(weight * t) for weight, law in zip(a, laws, strict=True)]
+    product = torch.stack(logs).sum(dim=0).exp()
+    return estimates(value, product, error=error, why="a mean of exp(tX); M(4t) is finite").drawn(
+        Series("E[exp(tS)] over draws", t, value, error=5 * error),
+        Series("product of three", t, product, role="predicted"),
+        *(Series(f"M of {name}", t, log.exp(), role="other")
+          for name, log in zip(("X1", "X2", "X3"), logs, strict=True)),
+        x="t", y="moment generating function",
+    )
+
+
+@claim(control={"law": "normal"}, source="Curtiss 1942")
+def mgf_uniqueness(
+    seed: Seed, *, k: Annotated[int, Range(1, 30)] = 3, samples: Samples = 100_000,
+    law: Literal["gamma", "normal"] = "gamma",
+) -> Evidence:
+    r"""$\sum_{i\le k}Z_i^2$ has the MGF of Gamma(k/2, scale 2), so it has that law."""
+    one = torch.ones((), dtype=torch.float64)
+    ours, theirs = Gamma(k / 2 * one, 0.5), stats.gamma(k / 2, scale=2)
+    if law == "normal":  # with the same mean and variance
+        ours, theirs = Normal(k * one, math.sqrt(2 * k)), stats.norm(k, math.sqrt(2 * k))
+    z, t = torch.linspace(-40, 40, 801, dtype=one.dtype), torch.linspace(-1, 0.4, 29).to(one)
+    terms = (Normal(0 * one, one).log_prob(z) + t[:, None] * z**2).exp()
+    squared = torch.trapezoid(terms, z, dim=1)  # spectrally accurate: all derivatives end at 0
+    rng, draws = seed.torch(), torch.zeros(samples, dtype=one.dtype)
+    for _ in range(k):
+        draws += torch.randn(samples, generator=rng, dtype=one.dtype) ** 2
+    tested: Any = stats.kstest(draws.numpy(), theirs.cdf)
+    heights, edges = np.histogram(draws.numpy(), bins=80, density=True)
+    middles = (edges[1:] + edges[:-1]) / 2
+    radius = dkw_radius(samples, RARE)
+    return every({
+        "distance of the distribution functions": at_most(
+            tested.statistic, radius, why=DKW
+        ).drawn(
+            Series("draws of a sum of squares", middles, heights, style="bars"),
+            Series(f"{law} law", middles, theirs.pdf(middles), role="predicted"),
+            x="value", y="density",
+        ),
+        "logarithm of the MGF": identical(k * squared.log(), log_mgf(ours)(t)),
+    })
+
+
+@experiment(
+    reaches={
+        "mean": Range(0.13065, 0.13075), "deviation": Range(0.30805, 0.30815),
+        "covariance_error": at_most_goal(1e-10),
+    },
+    floor={"covariance_error": at_most_goal(1e-10)},
+    source="PyTorch's MNIST example normalizes by mean 0.1307 and standard deviation 0.3081; "
+    "covariances are compared with np.cov",
+)
+def pixel_statistics(run: Run, *, chunk: Annotated[int, Range(64, 4096)] = 512) -> None:
+    """Streams pictures of digits in float32 chunks: mean, deviation and covariance of pixels."""
+    pictures = handwriting(run)[0].float()
+    rows, side = pictures.flatten(1), pictures.shape[-1]
+    moments = RunningMoments(rows.shape[1])
+    for start in run.steps(range(0, len(rows), chunk), "chunks"):
+        moments.update(rows[start : start + chunk])
+    within, between = moments.var().mean(), moments.mean.var(correction=0)
+    cov = moments.cov(ddof=1)
+    reference = torch.from_numpy(np.cov(rows.numpy(), rowvar=False, dtype=np.float64))
+    run.record(
+        mean=float(moments.mean.mean()), deviation=float((within + between).sqrt()),
+        covariance_error=float((cov - reference).abs().max()),
+    )
+
+    step = max(1, side // 14)  # larger pictures are shrunk, and their covariance with them
+    shrink = torch.eye(side // step).to(cov).repeat_interleave(step, dim=1) / step
+    heat = figures.images(
+        [affine_cov(torch.kron(shrink, shrink), cov)], ["covariance of pixels, row by row"],
+        signed=True,
+    )
+    run.figure("covariance", heat.update_layout(height=560))
+    offsets, naive, streamed = torch.logspace(-1, 4, 16), [], []
+    for offset in offsets:
+        x = rows[:chunk].flatten()[:, None] + offset
+        exact = float(x.double().var(correction=0))
+        stream = RunningMoments(1)
+        for part in x.split(4096):
+            stream.update(part)
+        textbook = x.square().mean() - x.mean() ** 2
+        for errors, value in ((naive, textbook), (streamed, stream.var())):
+            errors.append(max(1e-17, abs(float(value) / exact - 1)))
+    run.figure("cancellation", figures.draw(Picture(
+        (Series("mean of squares minus square of mean, float32", offsets, naive),
+         Series("RunningMoments on the same float32 numbers", offsets, streamed, role="predicted")),
+        "offset added to the pixels", "relative error of the variance", "xy",
+    )))
+
+
+def _carried(owner: str, A: Tensor, cov: Tensor) -> Tensor:
+    n = A.shape[-1]
+    if cov.shape[-2:] != (n, n):
+        raise refuse(owner, "cov", f"of shape (..., {n}, {n})", tuple(cov.shape))
+    return A @ cov @ A.mT
+
+
+def _log_coin(probs: Tensor, t: Tensor) -> Tensor:
+    both = torch.broadcast_tensors(probs.log() + t, (-probs).log1p())
+    return torch.stack(both).logsumexp(dim=0)
+
+
+def _log_gamma(law: Gamma, t: Tensor, strict: bool) -> Tensor:
+    outside = t >= law.rate
+    if strict and outside.any():
+        domain = f"below the rate, {float(law.rate.min()):g}, where the expectation is finite"
+        raise refuse("log_mgf", "t", domain, float(t.detach().max()))
+    safe = torch.where(outside, 0, t)  # so that no derivative is NaN
+    return torch.where(outside, math.inf, -law.concentration * (-safe / law.rate).log1p())
+
+
+def _integrals(law: Any, low: float, high: float) -> np.ndarray:
+    """Integrate x, |x|, x² and (x - mean)² times a density, which may have a kink at its mean."""
+    mean, one = float(law.mean), torch.ones((), dtype=torch.float64)
+
+    def terms(x: float) -> np.ndarray:
+        density = float(law.log_prob(one * x).exp())
+        return density * np.array([x, abs(x), x * x, (x - mean) ** 2])
+
+    kinks = [place for place in (0.0, mean) if low < place < high]
+    return integrate.quad_vec(terms, low, high, epsrel=1e-10, norm="max", points=kinks)[0]
+
+
+def _pairwise(x: Tensor, there: Tensor) -> Tensor:
+    """Give each covariance from the rows that have both entries; 0 where none has."""
+    shared, seen = (there.mT @ there).clamp(min=1), x * there
+    means = seen.mT @ there / shared
+    return seen.mT @ seen / shared - means * means.mT
+
+
+def _covariances(x: Tensor, a: Any, b: Any) -> tuple[Tensor, Tensor]:
+    """Give sample covariances of columns a with columns b, and their standard errors."""
+    moments = RunningMoments(x.shape[1]).update(x)
+    centered = x - moments.mean
+    return moments.cov()[a, b], (centered[:, a] * centered[:, b]).std(dim=0) / len(x) ** 0.5
+
+
+def _correlated(seed: Seed, rows: int, dim: int) -> Tensor:
+    """Draw rows with correlated entries that are not centered."""
+    rng, kind = seed.torch(), torch.float64
+    mix = torch.randn(dim, dim, generator=rng, dtype=kind)
+    return 1 + torch.randn(rows, dim, generator=rng, dtype=kind) @ mix
+
+
+def _gamma_integral(shape: float, scale: float, t: float) -> float:
+    """Integrate e^(tx) times the density of a gamma law."""
+    constant = math.lgamma(shape) + shape * math.log(scale)
+
+    def integrand(x: float) -> float:
+        return math.exp((shape - 1) * math.log(x) - (1 / scale - t) * x - constant)
+
+    return integrate.quad(integrand, 0, math.inf, epsabs=0, epsrel=1e-10, limit=500)[0]
+
+
+def _isserlis(indices: Sequence[int], mean: list[float], cov: list[list[float]]) -> float:
+    """Sum over all ways to pair some indices, each by its covariance, and leave others alone."""
+    if not indices:
+        return 1.0
+    first, *rest = indices
+    alone = mean[first] * _isserlis(rest, mean, cov)
+    return alone + sum(
+        cov[first][other] * _isserlis(rest[:place] + rest[place + 1 :], mean, cov)
+        for place, other in enumerate(rest)
+    )
+
+
+def _nearly(found: Any, exact: Any) -> Evidence:
+    tol = 1e-8 * (1 + float(np.abs(exact).max()))
+    return equal(found, exact, tol=tol, why="1e-8 of the largest: rounding of nested derivatives")

@@ -1,0 +1,895 @@
+r"""Gradient descent: step against the gradient, and know how far.
+
+The gradient is normal to the level set, and minus the gradient is the direction in which a function
+falls the fastest; how far it may be trusted, curvature decides. If no curvature exceeds $L$, a step
+of $1/L$ is sure to gain $\Vert\nabla h\Vert^2/2L$, and one of $2/L$ may gain nothing for ever. All
+rates follow from this one inequality: without convexity the gradient gets short; with convexity the
+gap falls like $1/t$, which is sublinear; under the PL condition by a constant factor a step, convex
+or not. What it costs is the condition number $\kappa=L/\mu$. To second order the change of the loss
+is known before the step is taken: where the curvature along the gradient eats up the gain, the step
+is too long.
+
+$$ \theta^{t+1} = \theta^t-\eta\nabla h(\theta^t) = \theta^t+\operatorname{argmin}_s\
+s^\top\nabla h(\theta^t)+\frac\lambda2\Vert s\Vert^2, \quad \eta = \frac1\lambda $$
+
+$$ h(\theta^{t+1})-h(\theta^t) \le -\eta\Big(1-\frac{L\eta}2\Big)\Vert\nabla h(\theta^t)\Vert^2,
+\quad h(\theta^{t+1})-h(\theta^t) = -\eta\Vert g\Vert^2+\frac{\eta^2}2g^\top Hg+O(\eta^3) $$
+
+$$ h(\theta^t)-h^* \le \Big(1-\frac\mu L\Big)^t\big(h(\theta^0)-h^*\big), \quad
+h(\theta^t)-h^* \le \frac{2L}{t+1}\Vert\theta^0-\theta^*\Vert^2, \quad
+\min_{s<t}\Vert\nabla h(\theta^s)\Vert^2 \le \frac{2L}t\big(h(\theta^0)-h^*\big) $$
+
+Symbols:
+    $h, \theta$: function and point, a `Problem` and its `theta`; `descend` records $\theta^t$
+    $h^*, \theta^*$: the smallest value and where it is, `minimum` and `minimizer`
+    $\eta$: step size, `lr` of `torch.optim.SGD`; the best fixed one is `best_fixed_lr`
+    $L, \mu$: largest curvature and PL constant, `smoothness` and `pl`; $\kappa=L/\mu$
+    $g, H$: gradient and Hessian at $\theta^t$; the change is `taylor_prediction`
+    $\lambda$: price of a long step $s$, `lam` of `proximal_step`
+    $t$: number of steps; `critical_budget` of them make the gradient short
+
+References:
+    Cauchy (1847), Méthode générale pour la résolution des systèmes d'équations simultanées.
+        Comptes Rendus de l'Académie des Sciences 25.
+    Polyak (1963), Gradient methods for the minimisation of functionals. USSR Computational
+        Mathematics and Mathematical Physics 3(4). doi:10.1016/0041-5553(63)90382-3
+    LeCun, Bottou, Bengio and Haffner (1998), Gradient-based learning applied to document
+        recognition. Proceedings of the IEEE 86(11). doi:10.1109/5.726791
+    Karimi, Nutini and Schmidt (2016), Linear convergence of gradient and proximal-gradient methods
+        under the Polyak-Łojasiewicz condition. ECML PKDD. arXiv:1608.04636
+    Nesterov (2018), Lectures on convex optimization. Springer. doi:10.1007/978-3-319-91578-4
+"""
+
+__all__ = [
+    "descend", "Trace", "proximal_step", "taylor_prediction", "PredictedChange", "critical_budget",
+    "best_fixed_lr",
+]
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Annotated, Any, Literal, cast, final
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+from torch.func import functional_call
+from torch.nn import functional as F
+from torch.nn.utils import parameters_to_vector
+from torch.optim import SGD, Optimizer
+from torch.optim.lr_scheduler import LRScheduler
+
+from principia.gradients.modes import hvp
+from principia.lab import figures
+from principia.lab.claims import claim
+from principia.lab.data.handwriting import handwriting
+from principia.lab.domains import Count, NonNegative, Positive, Range
+from principia.lab.errors import refuse
+from principia.lab.evidence import Evidence, Picture, Series
+from principia.lab.experiments import Run, at_least_goal, at_most_goal, experiment
+from principia.lab.knobs import checked
+from principia.lab.relations import at_least, at_most, equal, every, identical, never, slope
+from principia.lab.seeds import Seed
+from principia.lab.training import Objective, Part, Supervised, accuracy, evaluate, fit
+from principia.lab.training.dice import dice, set_dice
+from principia.networks.mlp import MLP
+from principia.optimization.smoothness import (
+    LogisticRisk,
+    Problem,
+    Quadratic,
+    SineBowl,
+    hessian_extremes,
+    log_spaced,
+)
+
+Form = Literal["correct", "printed"]
+Dim = Annotated[int, Range(2, 50)]
+Points = Annotated[int, Range(20, 2000)]
+Steps = Annotated[int, Range(50, 2000)]
+Kappa = Annotated[float, Range(2, 1000)]
+BOWL, STIFFEST = "a bowl", "stiffest direction"
+HALVINGS = 60  # a bracket of float64 has closed by then
+EXACT = "a theorem; rounding of values of this size"
+Recorded = Literal["value", "theta", "gradient_norm"]
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Trace:
+    """Holds what was seen on the way down, at every step that was looked at.
+
+    Attributes:
+        step: The steps (T,); 0 is the start.
+        recorded: "value" (T, B), "theta" (T, B, D) and "gradient_norm" (T, B), if asked for.
+
+    Example:
+        >>> trace = Trace(torch.arange(2), {"value": torch.tensor([[4.0], [1.0]])})
+        >>> trace["value"].flatten()
+        tensor([4., 1.])
+    """
+
+    step: Int[Tensor, " T"]
+    recorded: Mapping[str, Tensor]
+
+    def __getitem__(self, name: str) -> Tensor:
+        """Give one of the recorded tensors."""
+        if name not in self.recorded:
+            domain = " or ".join(self.recorded)
+            raise refuse("Trace", "name", domain, name, f'Pass record=("{name}",) to descend.')
+        return self.recorded[name]
+
+
+@checked
+def descend(
+    problem: Problem, optimizer: Optimizer, steps: Count, *, schedule: LRScheduler | None = None,
+    record: Sequence[Recorded] = ("value",), at: Sequence[int] | Int[Tensor, " T"] | None = None,
+    iterate: Callable[[], Float[Tensor, "B D"]] | None = None,
+    after: Callable[[], None] | None = None,
+) -> Trace:
+    """Runs an optimizer on a test problem, all rows at once: the only loop over time.
+
+    Args:
+        problem: What is minimized; `problem.theta` holds the last points afterwards.
+        optimizer: Any optimizer of `problem.parameters()`.
+        steps: How many steps.
+        schedule: Moves the learning rate after every step.
+        record: What is recorded: "value", "theta", "gradient_norm" (of the gradient that the
+            optimizer gets, with its noise).
+        at: The steps that are recorded; by default all from 0 to `steps`.
+        iterate: Gives the points whose value is recorded, for methods whose gradients are taken
+            elsewhere; by default `problem.theta`.
+        after: Called after every step, without gradients: a projection, an average, a test.
+
+    Example:
+        >>> from principia.optimization import Quadratic
+        >>> bowl = Quadratic([1.0])
+        >>> descend(bowl, torch.optim.SGD(bowl.parameters(), lr=0.5), 2)["value"].flatten()
+        tensor([0.5000, 0.1250, 0.0312], dtype=torch.float64)
+    """
+    for group in optimizer.param_groups:
+        if not 0 < group["lr"] < math.inf:
+            raise refuse("descend", "lr", "in (0, inf)", group["lr"])
+    if not problem().detach().isfinite().all():
+        raise refuse("descend", "problem", "finite at the start", problem().detach())
+    chosen = range(steps + 1) if at is None else sorted({int(t) for t in at})
+    if not chosen or chosen[0] < 0 or chosen[-1] > steps:
+        raise refuse("descend", "at", f"one or more steps in [0, {steps}]", list(chosen))
+    wanted, kept = set(chosen), {name: [] for name in record}
+    upcoming = 0  # the first gradient of a step is taken where the last one ended
+
+    def evaluate() -> Tensor:
+        nonlocal upcoming
+        with torch.enable_grad():
+            optimizer.zero_grad()
+            values = problem()
+            values.sum().backward()
+        if upcoming in wanted:
+            look(values.detach())
+            wanted.discard(upcoming)
+        return values.detach().sum()
+
+    def look(values: Tensor) -> None:
+        point = problem.theta.detach() if iterate is None else iterate().detach()
+        seen = {
+            "value": lambda: values if iterate is None else problem.value(point),
+            "theta": point.clone,
+            "gradient_norm": lambda: cast("Tensor", problem.theta.grad).norm(dim=-1),
+        }
+        for name, found in kept.items():
+            found.append(seen[name]())
+
+    for upcoming in range(steps):  # noqa: B007 (evaluate looks at it)
+        optimizer.step(evaluate)  # type: ignore[arg-type]
+        if schedule is not None:
+            schedule.step()
+        if after is not None:
+            with torch.no_grad():
+                after()
+    upcoming = steps
+    evaluate()
+    recorded = {name: torch.stack(found) for name, found in kept.items()}
+    return Trace(torch.tensor(list(chosen)), recorded)
+
+
+@checked
+def proximal_step(grad: Float[Tensor, "*B D"], lam: Positive) -> Float[Tensor, "*B D"]:
+    r"""Gives $\arg\min_s\,s^\top\nabla h+\frac\lambda2\Vert s\Vert^2=-\nabla h/\lambda$.
+
+    Example:
+        >>> proximal_step(torch.tensor([2.0, -4.0]), 2.0)
+        tensor([-1.,  2.])
+    """
+    return -grad / lam
+
+
+@checked
+def taylor_prediction(
+    problem: Problem, lr: Positive
+) -> tuple[Float[Tensor, " B"], Bool[Tensor, " B"]]:
+    r"""Predicts the change of the value by a step, and tells whether the step is too long.
+
+    The change is $-\eta\Vert g\Vert^2+\frac{\eta^2}2g^\top Hg$; the step is too long for the
+    curvature along it where $\frac\eta2g^\top Hg\ge\Vert g\Vert^2$. The Hessian is never formed.
+
+    Args:
+        problem: Where the step starts: one in every row of `problem.theta`.
+        lr: Step size.
+
+    Example:
+        >>> from principia.optimization import Quadratic
+        >>> taylor_prediction(Quadratic([1.0, 10.0]).at(torch.eye(2)), 0.25)
+        (tensor([-0.2188,  6.2500], dtype=torch.float64), tensor([False,  True]))
+    """
+    theta = problem.theta.detach()
+    g = problem.gradient(theta)
+    Hg = hvp(lambda at: problem.value(at).sum(), theta, g)  # rows do not see each other
+    fall, bend = (g * g).sum(dim=-1), lr / 2 * (g * Hg).sum(dim=-1)
+    return lr * (bend - fall), bend >= fall
+
+
+@final
+class PredictedChange(Part):
+    r"""Logs the predicted change of the loss beside the actual one, while a network trains.
+
+    Predicted is $g^\top s+\frac12s^\top Hs$ for the step $s$ that the optimizer took, whichever it
+    is; without momentum and the like that is `taylor_prediction`. Every epoch gets the means of
+    both and the share of steps that were too long: the prediction was no decrease. Watching does
+    not change the training. Let it be the last of the parts, so that it sees the final batch.
+
+    Args:
+        objective: The objective that is trained.
+        every: Steps from one look to the next; a look costs about three steps.
+
+    Example:
+        >>> from principia.lab.training import Supervised, fit
+        >>> model, x = nn.Linear(1, 1, bias=False), torch.ones(4, 1)
+        >>> objective = Supervised(nn.functional.mse_loss)
+        >>> sgd = torch.optim.SGD(model.parameters(), lr=0.1)
+        >>> part = PredictedChange(objective)
+        >>> row = fit(model, (x, 3 * x), objective, sgd, steps=1, parts=[part]).history[0]
+        >>> abs(row["predicted_change"] - row["actual_change"]) < 1e-5  # the loss is a parabola
+        True
+    """
+
+    @checked
+    def __init__(self, objective: Objective, *, every: Count = 1) -> None:
+        self.objective, self.every = objective, every
+        self._step, self._seen = 0, []
+        self._batch: tuple[Tensor, ...] = ()
+        self._weights: list[Tensor] = []
+
+    def begin(self, model: nn.Module, optimizers: Mapping[str, Optimizer], steps: int) -> None:
+        """Forget an earlier training."""
+        self._step, self._seen, self._batch = 0, [], ()
+
+    def prepare(self, batch: tuple[Tensor, ...], rng: torch.Generator) -> tuple[Tensor, ...]:
+        """Keep the batch and the state of all dice, if it is time to look."""
+        if self._step % self.every == 0:
+            self._batch, self._dice, self._rng = batch, dice(batch[0].device), rng.get_state()
+        return batch
+
+    def before_step(self, model: nn.Module) -> None:
+        """Keep the weights; a search asks for several gradients, the first is where it starts."""
+        if self._batch and not self._weights:
+            self._weights = [one.detach().clone() for one in model.parameters()]
+
+    def after_step(self, model: nn.Module) -> None:
+        """Compare the losses before and after the step, and what the derivatives promised."""
+        self._step += 1
+        if not self._batch:
+            return
+        now, buffers = dice(self._batch[0].device), [one.clone() for one in model.buffers()]
+        params, old = list(model.parameters()), self._weights
+        with torch.no_grad():
+            after = float(self._loss(model))
+        step = [new.detach() - one for new, one in zip(params, old, strict=True)]
+        _exchange(params, old)
+        loss = self._loss(model)
+        change = _along(loss, params, step)
+        curvature = _along(change, params, step)
+        _exchange(params, old)
+        predicted = change.item() + curvature.item() / 2
+        self._seen.append([predicted, after - loss.item(), float(predicted >= 0)])
+        for one, value in zip(model.buffers(), buffers, strict=True):
+            one.copy_(value)
+        set_dice(self._batch[0].device, now)
+        self._batch, self._weights = (), []
+
+    def after_epoch(self, model: nn.Module, row: dict[str, float]) -> str:
+        """Add the means of the epoch to its numbers, if there was a look."""
+        if self._seen:
+            means = torch.tensor(self._seen, dtype=torch.float64).mean(dim=0).tolist()
+            row |= dict(zip(("predicted_change", "actual_change", "long_steps"), means))  # noqa: B905
+        self._seen = []
+        return ""
+
+    def state_dict(self) -> dict[str, Any]:
+        """Give the count of steps and what was seen in this epoch."""
+        return {"step": self._step, "seen": self._seen}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Take back the count and what was seen."""
+        self._step, self._seen = state["step"], [list(one) for one in state["seen"]]
+
+    def _loss(self, model: nn.Module) -> Tensor:
+        """Compute the loss of the batch with the dice of the step."""
+        set_dice(self._batch[0].device, self._dice)
+        rng = torch.Generator()
+        rng.set_state(self._rng)
+        return self.objective(model, self._batch, rng)
+
+
+@checked
+def critical_budget(gap: NonNegative, L: Positive, tol: Positive) -> int:
+    r"""Counts the steps that meet a gradient below `tol`: $\lceil2L\,gap/tol^2\rceil$.
+
+    Args:
+        gap: $h(\theta^0)-\min h$.
+        L: Smoothness; the step is 1/L.
+        tol: Length of the gradient that is short enough.
+
+    Example:
+        >>> critical_budget(0.5, 8.0, 0.1)
+        800
+    """
+    return math.ceil(2 * L * gap / tol**2)
+
+
+@checked
+def best_fixed_lr(L: Positive, mu: Positive) -> float:
+    r"""Gives the step $2/(L+\mu)$, which shrinks every quadratic with this spectrum the fastest.
+
+    Example:
+        >>> best_fixed_lr(9.0, 1.0)
+        0.2
+    """
+    if mu > L:
+        hint = "It is the smallest curvature, L the largest."
+        raise refuse("best_fixed_lr", "mu", f"at most L = {L:g}", mu, hint)
+    return 2 / (L + mu)
+
+
+@claim(control={"weight_decay": 0.1}, source="Cauchy 1847")
+def torch_sgd_is_gd(
+    seed: Seed, *, samples: Points = 100, dim: Dim = 5, steps: Steps = 100,
+    weight_decay: Annotated[float, Range(0, 1)] = 0.0,
+) -> Evidence:
+    r"""`torch.optim.SGD` without momentum makes exactly the step $\theta-\eta\nabla h(\theta)$."""
+    problem = _risk(seed, samples, dim)
+    lr = 1 / cast("float", problem.smoothness)
+    sgd = SGD(problem.parameters(), lr=lr, weight_decay=weight_decay)
+    path = descend(problem, sgd, steps, record=("theta",))["theta"][:, 0]
+    margins = path @ problem.signed.mT  # the gradient is written out, not asked of autograd
+    formula = path + lr * torch.sigmoid(-margins) @ problem.signed / samples
+    why = "the sum over samples is rounded in another order"
+    tol = 1e-15 * (1 + float(path.abs().max())) * samples**0.5
+    return equal(path[1:], formula[:-1], tol=tol, why=why).drawn(
+        Series("torch.optim.SGD", path[1:, 0], path[1:, 1]),
+        Series("θ − η∇h(θ) from the point before", formula[:-1, 0], formula[:-1, 1], "predicted"),
+        x="first coordinate", y="second coordinate",
+    )
+
+
+@claim(control={"understated": 4.0}, source="Nesterov 2018, lemma 1.2.3 and sec. 1.2.3")
+def descent_lemma(
+    seed: Seed, *, points: Points = 200, dim: Dim = 10, kappa: Kappa = 100.0,
+    understated: Annotated[float, Range(1, 10)] = 1.0,
+) -> Evidence:
+    r"""$h(\theta-\eta\nabla h)-h(\theta)\le-\eta(1-\frac{L\eta}2)\Vert\nabla h\Vert^2$."""
+    share, parts = torch.linspace(0.1, 1.9, 19, dtype=torch.float64), {}
+    for name, (problem, theta) in _landscapes(seed, points, dim, kappa).items():
+        L = cast("float", problem.smoothness) / understated
+        g = problem.gradient(theta)
+        after = problem.value(theta - share[:, None, None] / L * g)  # (steps, points)
+        unit = (g * g).sum(dim=-1) / L
+        change, bound = after - problem.value(theta), -share * (1 - share / 2)
+        slack = 1e-12 * (1 + float(after.abs().max()))
+        labels = [STIFFEST if name == BOWL else "point 0", *(f"point {k}" for k in range(1, 4))]
+        curves = zip(labels, (change / unit).T, strict=False)
+        parts[name] = at_most(change, bound[:, None] * unit, slack=slack, why=EXACT).drawn(
+            *(Series(label, share, curve, "other") for label, curve in curves),
+            Series("bound", share, bound, role="bound"),
+            x="step size times L", y="change of h, in ‖∇h‖²/L",
+        )
+    return every(parts)
+
+
+@claim(
+    control={"form": "printed"}, source="Nesterov 2018, sec. 1.2.3",
+    misprint=r"$h(\theta^{t+1})=h(\theta^t)-\frac1{2L}\Vert h(\theta^t)\Vert^2$",
+)
+def sufficient_decrease_is_a_bound(
+    seed: Seed, *, points: Annotated[int, Range(20, 5000)] = 1000, dim: Dim = 10,
+    form: Form = "correct",
+) -> Evidence:
+    r"""At $\eta=1/L$ it is $h(\theta^+)\le h(\theta)-\Vert\nabla h\Vert^2/2L$, not equality."""
+    curvature = torch.linspace(0, 1, 2 * dim + 1, dtype=torch.float64)[1:]  # L = 1; one is 1/2
+    bowl, axes = Quadratic(curvature), torch.eye(2 * dim, dtype=torch.float64)
+    problems = {"along the axes": (bowl, axes), **_landscapes(seed, points, dim, 100.0)}
+    parts = {}
+    for name, (problem, theta) in problems.items():
+        L, g = cast("float", problem.smoothness), problem.gradient(theta)
+        new, promised = problem.value(theta - g / L), problem.value(theta)
+        promised = promised - (g * g).sum(dim=-1) / (2 * L)
+        tol = 1e-12 * (1 + float(promised.abs().max()))
+        if form == "printed":
+            parts[name] = equal(new, promised, tol=tol, why=EXACT)
+        else:
+            parts[name] = at_most(new, promised, slack=tol, why=EXACT)
+        if problem is bowl:
+            parts[name] = parts[name].drawn(
+                Series("h after the step", curvature, new),
+                Series("h − ‖∇h‖²/2L", curvature, promised, role="bound"),
+                x="curvature along the step, L = 1", y="value",
+            )
+            parts["stiffest axis: equality"] = identical(new[-1], promised[-1])
+    return every(parts)
+
+
+@claim(
+    control={"form": "printed"}, source="Polyak 1987, Introduction to optimization, sec. 1.4.1",
+    misprint=r"the step is $\eta=1/L$ or $2/L$",
+)
+def stable_iff_below_two_over_smoothness(
+    seed: Seed, *, kappa: Annotated[float, Range(1, 30)] = 10.0, dim: Dim = 10,
+    steps: Annotated[int, Range(500, 2000)] = 500, form: Form = "correct",
+) -> Evidence:
+    r"""On a quadratic gradient descent converges if and only if $\eta<2/L$."""
+    bowl = _bowl(seed, dim, kappa)
+    basis, lam, L = cast("Tensor", bowl.rotation), bowl.eigenvalues, bowl.eigenvalues.max()
+    start, parts, drawn = basis.sum(dim=1)[None], {}, []  # 1 along every eigenvector
+    for share in (1.0, 2.0) if form == "printed" else (0.5, 1.0, 1.9, 2.0, 2.02):
+        problem, lr = bowl.at(start), float(share / L)
+        path = descend(problem, SGD(problem.parameters(), lr=lr), steps, record=("theta",))
+        times, left = path.step, (path["theta"][:, 0] @ basis).abs().amax(dim=1)
+        theory = (1 - lr * lam).abs().max() ** times
+        parts[f"{share:g}/L: the theory"] = identical(left, theory)
+        if form == "printed" or share < 2:
+            why = "the slowest factor is 1 - 1/60 at most, to the power 500 or more"
+            parts[f"{share:g}/L converges"] = at_most(left[-1], 1e-3, why=why)
+        else:
+            why = "rounding of a factor of size 1 or more"
+            parts[f"{share:g}/L does not"] = at_least(left[-1], 1, slack=1e-10, why=why)
+        drawn += [Series(f"η = {share:g}/L", times[::10], left[::10], role="other")]
+        drawn += [Series(f"theory {share:g}/L", times[::10], theory[::10], "predicted")]
+    title = "largest coordinate, 1 at the start"
+    return every(parts).drawn(*drawn, x="t", y=title, log="y")
+
+
+@claim(
+    control={"form": "printed"}, source="Polyak 1987, Introduction to optimization, sec. 1.4.2",
+    misprint=r"a fixed step $\eta\le1/L$ is optimal",
+)
+def best_fixed_step(
+    seed: Seed, *, kappa: Kappa = 10.0, dim: Dim = 10, sizes: Annotated[int, Range(50, 2000)] = 400,
+    form: Form = "correct",
+) -> Evidence:
+    r"""The best fixed step is $2/(L+\mu)$: it contracts by $(\kappa-1)/(\kappa+1)$ a step."""
+    bowl = _bowl(seed, dim, kappa)
+    basis = cast("Tensor", bowl.rotation)
+    L, mu = cast("float", bowl.smoothness), cast("float", bowl.strong_convexity)
+    lr = best_fixed_lr(L, mu) if form == "correct" else 1 / L
+    grid = 2 / L * torch.linspace(0, 1, sizes + 1, dtype=torch.float64)
+    after = basis.mT - grid[:, None, None] * bowl.gradient(basis.mT)  # rows were unit eigenvectors
+    factor = after.norm(dim=-1).amax(dim=-1)
+    problem = bowl.at(basis.sum(dim=1)[None])
+    path = descend(problem, SGD(problem.parameters(), lr=lr), 30, record=("theta",))
+    left = (path["theta"][:, 0] @ basis).abs().amax(dim=1)
+    promised = (kappa - 1) / (kappa + 1)
+    best = grid[factor.argmin()]
+    return every({
+        "best of the grid": equal(best, lr, tol=2 / L / sizes, why="the spacing of the grid").drawn(
+            Series("measured in one step", grid, factor, style="line"),
+            Series("max |1 − ηλ|", grid, (1 - grid[:, None] * bowl.eigenvalues).abs().amax(dim=1),
+                   "predicted"),
+            Series("the step that is taken", [lr, lr], [0, 1], role="bound"),
+            x="step size η", y="share that is left of the worst direction",
+        ),
+        "30 steps": identical(left, promised ** path.step.double()),
+    })
+
+
+@claim(control={"lr_scale": 2.0}, source="Nesterov 2018, sec. 1.2.3")
+def critical_point_within_budget(
+    seed: Seed, *, starts: Points = 500, steps: Annotated[int, Range(200, 2000)] = 200,
+    lr_scale: Annotated[float, Range(1, 2)] = 1.0,
+) -> Evidence:
+    r"""$\eta=1/L$ makes $\Vert\nabla h\Vert\le\epsilon$ within $2L(h(\theta^0)-h^*)/\epsilon^2$."""
+    spread = torch.rand(starts, 1, generator=seed.torch(), dtype=torch.float64)
+    slide = LogisticRisk(torch.ones(1, 1), torch.ones(1))  # falls for ever: its infimum is 0
+    problems = {
+        BOWL: Quadratic([1.0]).at(0.3 + spread), "ripples": SineBowl().at(20 * spread - 10),
+        "a slide": slide.at(-20 - 20 * spread),
+    }
+    parts = {}
+    for name, problem in problems.items():
+        L, gap = cast("float", problem.smoothness), problem().detach()  # all have infimum 0
+        sgd = SGD(problem.parameters(), lr=lr_scale / L)
+        norms = descend(problem, sgd, steps, record=("gradient_norm",))["gradient_norm"]
+        tols = (0.9, 0.3, 0.1)
+        short = torch.stack([norms <= tol for tol in tols])  # (tols, steps + 1, starts)
+        budget = gap.new_tensor(
+            [[critical_budget(one, L, tol) for one in gap.tolist()] for tol in tols]
+        )
+        # what has not happened so far may still happen, if the budget is not yet spent
+        never_yet = torch.where(budget <= steps, math.inf, math.nan)
+        first = short.double().argmax(dim=1).where(short.any(dim=1), never_yet)
+        parts[name] = at_most(first, budget, why="a theorem: no slack").drawn(
+            *(Series(f"ε = {tol:g}", allowed, found, role="other", style="points")
+              for tol, allowed, found in zip(tols, budget, first, strict=True)),
+            Series("budget", [1, budget.max()], [1, budget.max()], role="bound"),
+            x="budget of steps", y="steps that were needed", log="xy",
+        )
+    return replace(every(parts), picture=parts["ripples"].picture)
+
+
+@claim(
+    control={"form": "printed"}, source="Polyak 1963; Karimi, Nutini and Schmidt 2016, theorem 1",
+    misprint=r"$h(\theta^T)-h^*\le(1-\frac\mu L)(h(\theta^T)-h^*)$, one index on both sides",
+)
+def pl_linear_rate(
+    seed: Seed, *, starts: Points = 200, steps: Annotated[int, Range(20, 1000)] = 200,
+    kappa: Kappa = 10.0, dim: Dim = 10, form: Form = "correct",
+) -> Evidence:
+    r"""$\mu$-PL and $\eta=1/L$: $h(\theta^t)-h^*\le(1-\mu/L)^t(h(\theta^0)-h^*)$, convex or not."""
+    curvature = torch.cat([torch.zeros(dim), torch.logspace(-math.log10(kappa), 0, dim)])
+    rng, parts = seed.torch(), {}
+    flat = Quadratic(curvature.double(), rotation=_rotation(seed, 2 * dim))
+    for name, problem in {"ripples": SineBowl(), "half the directions flat": flat}.items():
+        size = starts, problem.theta.shape[1]
+        problem = problem.at(5 * torch.randn(size, generator=rng, dtype=torch.float64))
+        L, mu = cast("float", problem.smoothness), cast("float", problem.pl)
+        trace = descend(problem, SGD(problem.parameters(), lr=1 / L), steps)
+        gap, factor = trace["value"], 1 - mu / L  # both have minimum 0
+        bound = factor ** trace.step.double()[:, None] * gap[0]
+        if form == "printed":
+            bound = factor * gap
+        slack = 1e-9 * bound + 1e-27 * gap[0]
+        why = "a theorem; coordinates are rounded to 1e-14 of their size, and then squared"
+        worst = (gap / gap[0]).amax(dim=1)
+        parts[name] = at_most(gap, bound, slack=slack, why=why).drawn(
+            Series("worst start", trace.step, worst, style="line"),
+            Series("bound", trace.step, (bound / gap[0]).amax(dim=1), role="bound"),
+            x="t", y="share of the gap that is left", log="y",
+        )
+    return every(parts)
+
+
+@claim(
+    control={"form": "printed"}, source="Nesterov 2018, corollary 2.1.2",
+    misprint=r"the rate $O(1/t)$ is called linear, which is $O(c^t)$ with $c<1$",
+)
+def convex_rate_is_sublinear(
+    seed: Seed, *, steps: Annotated[int, Range(2000, 20_000)] = 10_000,
+    dim: Annotated[int, Range(100, 1000)] = 400, form: Form = "correct",
+) -> Evidence:
+    r"""Convex, $\eta=1/L$: the gap is at most $2L\Vert\theta^0-\theta^*\Vert^2/(t+1)$, slope -1."""
+    problem = log_spaced(dim)
+    gap = descend(problem, SGD(problem.parameters(), lr=1.0), steps)["value"][:, 0]
+    times = torch.logspace(math.log10(30), math.log10(steps), 40).round().long().clamp(max=steps)
+    if form == "printed":
+        early = torch.arange(1, 101)
+        fitted = torch.linalg.lstsq(
+            torch.stack([torch.ones(100), early], dim=1).double(), gap[early].log()[:, None],
+            driver="gelsd",
+        ).solution
+        linear = (fitted[0] + fitted[1] * times).exp()
+        half = steps // 2
+        why = "a linear rate goes on at the factor of the first 100 steps, up to 10"
+        shrunk, allowed = gap[2 * half] / gap[half], 10 * (fitted[1] * half).exp()
+        return at_most(shrunk, allowed[0], why=why).drawn(
+            Series("gap", times, gap[times]),
+            Series("linear rate of the first 100 steps", times, linear, role="bound"),
+            x="t", y="h − h*", log="xy",
+        )
+    distance = 1.0  # of the start to the minimizer
+    bound = 2 * distance / torch.arange(1, steps + 2, dtype=torch.float64)
+    fit_why = "the sum over a discrete spectrum stands for an integral"
+    return every({
+        "slope": slope(times, gap[times], -1.0, tol=0.03, why=fit_why, labels=("t", "h − h*")),
+        "bound": at_most(gap, bound, why="a theorem: no slack").drawn(
+            Series("gap", times, gap[times]), Series("bound", times, bound[times], role="bound"),
+            x="t", y="h − h*", log="xy",
+        ),
+    })
+
+
+@claim(control={"momentum": True}, source="Nesterov 2018, theorem 2.1.15; Polyak 1964")
+def iterations_grow_with_condition_number(
+    seed: Seed, *, largest: Annotated[float, Range(300, 10_000)] = 1000.0,
+    gap: Annotated[float, Range(1e-12, 1e-6)] = 1e-8, momentum: bool = False,
+) -> Evidence:
+    r"""Strongly convex: the steps to a given relative gap grow like the condition number."""
+    kappas = torch.logspace(1, math.log10(largest), 5, dtype=torch.float64).tolist()
+    needed = []
+    for kappa in kappas:
+        bowl = Quadratic(torch.logspace(-math.log10(kappa), 0, 20, dtype=torch.float64))
+        root, lr, beta = kappa**0.5, best_fixed_lr(1.0, 1 / kappa), 0.0
+        if momentum:  # the heavy ball, tuned
+            lr, beta = 4 / (1 + 1 / root) ** 2, ((root - 1) / (root + 1)) ** 2
+        enough = math.ceil(-math.log(gap) * (3 * root if momentum else kappa / 4)) + 20
+        value = descend(bowl, SGD(bowl.parameters(), lr=lr, momentum=beta), enough)["value"][:, 0]
+        needed.append(int((value > gap * value[0]).nonzero().max()) + 1)
+    why = "a constant number of steps beside those that grow with the condition number"
+    return slope(kappas, needed, 1.0, tol=0.05, why=why, labels=("κ", "steps"))
+
+
+@claim(control={"half": False}, source="Taylor's theorem")
+def second_order_prediction(
+    seed: Seed, *, hidden: Annotated[int, Range(1, 50)] = 8,
+    networks: Annotated[int, Range(20, 500)] = 50, half: bool = True,
+) -> Evidence:
+    r"""$-\eta\Vert g\Vert^2+\frac{\eta^2}2g^\top Hg$ is the loss's change up to $O(\eta^3)$."""
+    rng = seed.torch()
+    x = torch.randn(30, 3, generator=rng, dtype=torch.float64)
+    y = torch.randn(30, 1, generator=rng, dtype=torch.float64)
+    net = MLP([3, hidden, 1], activation="tanh", rng=rng).double()
+    problem, start = _NetworkRisk(net, x, y), parameters_to_vector(net.parameters()).detach()
+    cloud = torch.randn(networks, len(start), generator=rng, dtype=torch.float64) / 2
+    problem = problem.at(cloud)
+    g, before = problem.gradient(cloud), problem.value(cloud)
+    lrs, errors = torch.logspace(-3, -1, 9, dtype=torch.float64), []
+    for lr in lrs.tolist():
+        predicted, _ = taylor_prediction(problem, lr)
+        if not half:  # the second term once more
+            predicted = 2 * predicted + lr * (g * g).sum(dim=-1)
+        errors.append((problem.value(cloud - lr * g) - before - predicted).abs().mean())
+    why = "the fourth order bends the line at the long steps"
+    walk, objective, lr = problem.at(start[None]), Supervised(F.mse_loss), 0.05
+    trace = descend(walk, SGD(walk.parameters(), lr=lr), 20, record=("theta", "value"))
+    logged = fit(
+        net, (x, y), objective, SGD(net.parameters(), lr=lr), steps=20, batch_size=30,
+        parts=[PredictedChange(objective)], seed=seed,
+    ).history
+    promised, _ = taylor_prediction(problem.at(trace["theta"][:-1, 0]), lr)
+    bowl = _bowl(seed, 5, 10.0).at(torch.randn(networks, 5, generator=rng))
+    lr = 2.0  # not too long for the flat directions; the prediction is exact
+    shift = bowl.value(bowl.theta - lr * bowl.gradient(bowl.theta)) - bowl()
+    change, too_long = taylor_prediction(bowl, lr)
+    return every({
+        "order of the error": slope(
+            lrs, torch.stack(errors), 3.0, tol=0.15, why=why,
+            labels=("step size η", "error of the prediction"),
+        ),
+        "logged predictions": identical([row["predicted_change"] for row in logged], promised),
+        "logged changes": identical(
+            [row["actual_change"] for row in logged], trace["value"].diff(dim=0)[:, 0]
+        ),
+        "a quadratic": identical(change, shift),
+        "too long": never(too_long != (shift >= 0), why="of a parabola the prediction is exact"),
+    })
+
+
+@claim(control={"lam": 0.25}, source="Nesterov 2018, sec. 1.2.3 and 2.2.3")
+def proximal_view(
+    seed: Seed, *, points: Annotated[int, Range(20, 5000)] = 1000, dim: Dim = 10,
+    kappa: Kappa = 100.0, lam: Annotated[float, Range(0.1, 10)] = 0.51,
+) -> Evidence:
+    r"""$-\frac1\lambda\nabla h$ minimizes the linear model plus $\frac\lambda2\Vert s\Vert^2$."""
+    parts, prices = {}, torch.linspace(0.2, 2, 37, dtype=torch.float64)
+    for name, (problem, theta) in _landscapes(seed, points, dim, kappa).items():
+        before, g = problem.value(theta), problem.gradient(theta)
+        L = cast("float", problem.smoothness)
+        step = proximal_step(g, lam * L)
+        linear = g[:20]
+        found = _argmin(lambda s, g=linear, c=lam * L: (s * g + c / 2 * s * s).sum(), linear)
+        curve = [
+            problem.value(theta[0] + proximal_step(g[0], float(c) * L)) - before[0] for c in prices
+        ]
+        slack = 1e-12 * (1 + float(before.abs().max()))
+        parts[f"{name}: no increase"] = at_most(
+            problem.value(theta + step), before, slack=slack, why=EXACT
+        ).drawn(
+            Series(STIFFEST if name == BOWL else "point 0", prices, torch.stack(curve), "other"),
+            Series("as before", [0.2, 2], [0, 0], role="bound"),
+            x="λ/L", y="change of h by the step −∇h/λ",
+        )
+        tol = 1e-8 * (1 + float(step.abs().max()))
+        why = "L-BFGS stops at a gradient of 1e-10, over a curvature of λ"
+        parts[f"{name}: argmin"] = equal(found, step[:20], tol=tol, why=why)
+    return every(parts)
+
+
+@claim(control={"stretch": 4.0}, source="implicit function theorem")
+def step_is_normal_to_level_set(
+    seed: Seed, *, points: Points = 200, stretch: Annotated[float, Range(1, 10)] = 1.0,
+) -> Evidence:
+    r"""The step is orthogonal to the level set $\{h=c\}$ through its point."""
+    rng, parts = seed.torch(), {}
+    angle = math.tau * torch.rand(points, generator=rng, dtype=torch.float64).sort().values
+    radius = 0.5 + 2 * torch.rand(points, generator=rng, dtype=torch.float64)
+    p = radius[:, None] * _unit(angle)
+    for name, problem in {"ripples": SineBowl(), "a bowl": _bowl(seed, 2, 10.0)}.items():
+        lr = 1 / cast("float", problem.smoothness)
+        step = -lr * problem.gradient(p) / torch.tensor([1.0, stretch], dtype=torch.float64)
+        near, far = (_chord(problem, p, r) for r in (4e-4, 8e-4))
+        tangent = (4 * near - far) / 3  # the error of both, of order r², cancels
+        cosine = F.cosine_similarity(tangent, step, dim=-1)
+        why = "(4e-4)^4 times higher derivatives, and rounding of h over 4e-4 of its slope"
+        parts[name] = equal(cosine, 0, tol=1e-10, why=why).drawn(
+            Series("measured", angle.rad2deg(), cosine.acos().rad2deg()),
+            Series("a right angle", [0, 360], [90, 90], role="predicted"),
+            x="where the point is, degrees", y="angle of step and level set, degrees",
+        )
+    return every(parts)
+
+
+@experiment(
+    reaches={"test_error": at_most_goal(0.12)},
+    floor={"accuracy": at_least_goal(0.90)},
+    source="LeCun, Bottou, Bengio and Haffner (1998), Gradient-based learning applied to document "
+    "recognition, fig. 9: linear classifier, 12.0 % test error on MNIST",
+)
+def linear_classifier(
+    run: Run, *, steps: Annotated[int, Range(10, 5000)] = 300,
+    l2: Annotated[float, Range(1e-5, 1)] = 1e-3,
+    images: Annotated[int, Range(100, 60_000)] = 20_000,
+) -> None:
+    """Learns softmax regression by full-batch steps of 1/L; L is the curvature at the start."""
+    x, y, x_test, y_test = handwriting(run)
+    x, y, x_test = x.flatten(1)[:images], y[:images], x_test.flatten(1)
+    steps = steps if run.full else min(steps, 200)
+    objective, model, best = _Penalized(l2), _linear(x.shape[1]), _linear(x.shape[1])
+    weights = dict(model.named_parameters())
+    L = float(hessian_extremes(lambda at: objective.at(model, at, (x, y)), weights)[1])
+    shared: dict[str, Any] = {"batch_size": len(x), "run": run}
+    search = torch.optim.LBFGS(best.parameters(), max_iter=300, line_search_fn="strong_wolfe")
+    fit(best, (x, y), objective, search, steps=1, name="minimum", **shared)
+    lowest = objective(best, (x, y), run.seed.torch()).item()
+    distance = parameters_to_vector(best.parameters()).norm().item()  # the start is 0
+    sgd, part = SGD(model.parameters(), lr=1 / L), PredictedChange(objective, every=10)
+    trained = fit(
+        model, (x, y), objective, sgd, steps=steps, parts=[part], name="descent", **shared
+    )
+    run.keep(model)
+    found = evaluate(model, (x_test, y_test), {"accuracy": accuracy})["accuracy"]
+    gap = torch.tensor([row["loss"] for row in trained.history], dtype=torch.float64) - lowest
+    t = torch.arange(len(gap), dtype=gap.dtype)
+    sublinear, linear = 2 * L * distance**2 / (t + 1), gap[0] * (1 - l2 / L) ** t
+    run.record(
+        accuracy=found, test_error=1 - found, smoothness=L, loss=trained.history[-1]["loss"],
+        minimum=lowest, gap_over_bound=float((gap / torch.minimum(sublinear, linear))[1:].max()),
+    )
+    curves = (
+        Series("loss above its minimum", t + 1, gap, style="line"),
+        Series("convex: 2L‖θ⁰ − θ*‖²/(t + 1)", t + 1, sublinear, role="bound"),
+        Series("strongly convex: (1 − μ/L)ᵗ", t + 1, linear, role="bound"),
+    )
+    run.figure("log_log", figures.draw(Picture(curves, "t + 1", "gap", log="xy")))
+    run.figure("semi_log", figures.draw(Picture(curves, "t + 1", "gap", log="y")))
+    looks = [row for row in trained.history if "predicted_change" in row]
+    promised, actual = (
+        [-row[f"{name}_change"] for row in looks] for name in ("predicted", "actual")
+    )
+    ends = [min(promised), max(promised)]
+    pairs = Series("every tenth step", promised, actual), Series("equal", ends, ends, "predicted")
+    names = "predicted decrease", "actual decrease"
+    run.figure("prediction", figures.draw(Picture(pairs, *names, log="xy")))
+
+
+def _exchange(params: Sequence[Tensor], others: Sequence[Tensor]) -> None:
+    """Let parameters and other tensors change places, without copying them."""
+    for one, other in zip(params, others, strict=True):
+        one.data, other.data = other.data, one.data
+
+
+def _along(value: Tensor, params: Sequence[Tensor], step: Sequence[Tensor]) -> Tensor:
+    """Differentiate a value along a step; it is 0 where nothing depends on the parameters."""
+    if not value.requires_grad:
+        return torch.zeros_like(value)
+    found = torch.autograd.grad(
+        value, params, create_graph=True, materialize_grads=True  # type: ignore[arg-type]
+    )
+    return torch.stack([(g * s).sum() for g, s in zip(found, step, strict=True)]).sum()
+
+
+def _risk(seed: Seed, samples: int, dim: int) -> LogisticRisk:
+    """Draw samples whose labels follow a logistic model."""
+    rng, kind = seed.child("samples").torch(), torch.float64
+    X = torch.randn(samples, dim, generator=rng, dtype=kind)
+    chance = torch.sigmoid(X @ torch.randn(dim, generator=rng, dtype=kind))
+    return LogisticRisk(X, (torch.rand(samples, generator=rng, dtype=kind) < chance).long())
+
+
+def _rotation(seed: Seed, dim: int) -> Tensor:
+    rng = seed.child("rotation").torch()
+    return torch.linalg.qr(torch.randn(dim, dim, generator=rng, dtype=torch.float64)).Q
+
+
+def _bowl(seed: Seed, dim: int, kappa: float) -> Quadratic:
+    """Build a quadratic with curvatures from 1/kappa to 1 along random axes."""
+    curvature = torch.logspace(-math.log10(kappa), 0, dim, dtype=torch.float64)
+    return Quadratic(curvature, rotation=_rotation(seed, dim))
+
+
+def _landscapes(
+    seed: Seed, points: int, dim: int, kappa: float
+) -> dict[str, tuple[Problem, Tensor]]:
+    """Give two convex problems with points; the first of the bowl is its stiffest direction."""
+    theta = 3 * torch.randn(points, dim, generator=seed.torch(), dtype=torch.float64)
+    bowl, risk = _bowl(seed, dim, kappa), _risk(seed, 100, dim)
+    stiffest = cast("Tensor", bowl.rotation)[:, -1:].mT
+    return {BOWL: (bowl, torch.cat([stiffest, theta])), "logistic risk": (risk, theta)}
+
+
+def _argmin(function: Callable[[Tensor], Tensor], like: Tensor) -> Tensor:
+    """Minimize by L-BFGS from 0."""
+    s = torch.zeros_like(like, requires_grad=True)
+    search = torch.optim.LBFGS([s], max_iter=200, tolerance_grad=1e-10, tolerance_change=0.0)
+
+    def evaluate() -> Tensor:
+        search.zero_grad()
+        value = function(s)
+        value.backward()
+        return value
+
+    search.step(evaluate)  # type: ignore[arg-type]
+    return s.detach()
+
+
+def _unit(angle: Tensor) -> Tensor:
+    return torch.stack([angle.cos(), angle.sin()], dim=-1)
+
+
+def _chord(problem: Problem, p: Tensor, r: float) -> Tensor:
+    """Find where the level set of each point crosses a circle around it; no gradient is asked."""
+    level, compass = problem.value(p), math.tau / 16 * torch.arange(16, dtype=p.dtype)
+    up = compass[problem.value(p + r * _unit(compass)[:, None]).argmax(dim=0)]
+    ends = []
+    for turn in (math.pi, -math.pi):  # downhill, one way round and the other
+        low, high = torch.zeros_like(up), torch.ones_like(up)
+        for _ in range(HALVINGS):
+            middle = (low + high) / 2
+            above = problem.value(p + r * _unit(up + turn * middle)) > level
+            low, high = middle.where(above, low), high.where(above, middle)
+        ends.append(_unit(up + turn * low))
+    return (ends[0] - ends[1]) / 2
+
+
+@final
+class _NetworkRisk(Problem):
+    """The squared error of a network, as a function of all its weights in one vector."""
+
+    minimum = None
+
+    def __init__(self, net: nn.Module, x: Tensor, y: Tensor) -> None:
+        super().__init__(parameters_to_vector(net.parameters())[None])
+        shapes = {name: one.shape for name, one in net.named_parameters()}
+
+        def risk(theta: Tensor) -> Tensor:
+            pieces = theta.split([shape.numel() for shape in shapes.values()])
+            pairs = zip(shapes.items(), pieces, strict=True)
+            weights = {name: piece.view(shape) for (name, shape), piece in pairs}
+            return (functional_call(net, weights, (x,)) - y).square().mean()
+
+        self._risk = torch.func.vmap(risk)
+
+    def value(self, theta: Float[Tensor, "*B D"]) -> Float[Tensor, "*B"]:
+        """Compute the risk of every row of weights."""
+        return self._risk(theta.reshape(-1, theta.shape[-1])).reshape(theta.shape[:-1])
+
+
+@final
+@dataclass(frozen=True)
+class _Penalized:
+    """The cross-entropy plus half of `l2` times the squares of all weights: strongly convex."""
+
+    l2: float
+
+    def __call__(self, model: nn.Module, batch: tuple[Tensor, ...], rng: torch.Generator) -> Tensor:
+        return self.at(model, dict(model.named_parameters()), batch)
+
+    def at(
+        self, model: nn.Module, weights: dict[str, Tensor], batch: tuple[Tensor, ...]
+    ) -> Tensor:
+        x, y = batch
+        squares = torch.stack([one.square().sum() for one in weights.values()]).sum()
+        return F.cross_entropy(functional_call(model, weights, (x,)), y) + self.l2 / 2 * squares
+
+
+def _linear(inputs: int) -> MLP:
+    """Build a linear classifier of ten classes with weights 0."""
+    model = MLP([inputs, 10])
+    for one in model.parameters():
+        nn.init.zeros_(one)
+    return model
