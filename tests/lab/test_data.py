@@ -17,6 +17,7 @@ from principia.lab.data.files import find
 from principia.lab.data.idx import read_idx
 from principia.lab.data.mnist import embedded_mnist, mnist
 from principia.lab.data.synthetic import moons
+from principia.lab.data.text8 import text8
 from principia.lab.data.uci import SETS, uci
 from principia.lab.errors import UsageError
 
@@ -142,6 +143,25 @@ def test_mnist_has_its_published_statistics():
     ]
     assert abs(float(pictures.mean()) - 0.1307) < 1e-4
     assert abs(float(pictures.std()) - 0.3081) < 1e-4
+
+
+def test_text8_has_its_known_words():
+    try:
+        text = text8()
+    except UsageError:
+        pytest.skip("text8 is not on this machine")
+    assert set(text) == set(" abcdefghijklmnopqrstuvwxyz")
+    words = text.split()
+    assert words[:7] == ["anarchism", "originated", "as", "a", "term", "of", "abuse"]
+    assert (len(text), len(words), len(set(words))) == (6_877_825, 1_171_946, 57_993)
+
+
+@pytest.mark.parametrize("content", [b"", b"anarchism", b" " * 6877825])
+def test_other_bytes_than_text8_are_refused(tmp_path, content):
+    (tmp_path / "word2vec").mkdir()
+    (tmp_path / "word2vec/text8.prefix").write_bytes(content)
+    with pytest.raises(UsageError, match=r"text8\.prefix must have 6877825 bytes .* Delete it"):
+        text8(data_dir=tmp_path)
 
 
 def test_moons_grip_each_other():

@@ -3,6 +3,7 @@
 import gzip
 import hashlib
 import threading
+import zipfile
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
@@ -123,3 +124,20 @@ def test_a_recording_that_ends_early_is_refused(tmp_path):
         with pytest.raises(UsageError, match=r"speech: 7_jackson_0\.wav (is not a|must be one)"):
             speech.spoken_digit(data_dir=tmp_path)
     assert float(speech.spoken_digit().abs().max()) == 1
+
+
+def test_the_beginning_of_a_zipped_file_is_downloaded(cache, tmp_path):
+    archive, text = tmp_path / "text.zip", b"anarchism originated as a term of abuse"
+    with zipfile.ZipFile(archive, "w") as stream:
+        stream.writestr("text", text)
+    right = hashlib.sha256(text[:9]).hexdigest()
+    url, size = archive.as_uri(), archive.stat().st_size
+    for wrong in (Remote(url, 10, right, zipped=size), Remote(url, 9, right, zipped=size - 1)):
+        with pytest.raises(UsageError, match="must have its known size and SHA-256"):
+            find("set/text.prefix", remote=wrong)
+    path = find("set/text.prefix", remote=Remote(url, 9, right, zipped=size))
+    assert path.read_bytes() == b"anarchism"
+    archive.write_bytes(b"no archive")
+    with pytest.raises(UsageError, match="must have its known size and SHA-256"):
+        find("other/text.prefix", remote=Remote(url, 9, right, zipped=size))
+    assert leftovers(cache) == [path]

@@ -11,6 +11,7 @@ import shutil
 import tempfile
 import urllib.error
 import urllib.request
+import zipfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -30,11 +31,19 @@ CHUNK = 1 << 16
 @final
 @dataclass(frozen=True)
 class Remote:
-    """A file at its official source: its address, its size and what it must hash to."""
+    """A file at its official source: its address, its size and what it must hash to.
+
+    Args:
+        url: Where it is.
+        size: Its bytes.
+        sha256: What they hash to.
+        zipped: Bytes of a zip archive at the address, if the file is the beginning of its member.
+    """
 
     url: str
     size: int
     sha256: str
+    zipped: int = 0
 
 
 @final
@@ -66,7 +75,11 @@ def find(relative: str, *, data_dir: Path | None = None, remote: Remote | None =
         raise _missing(relative, data_dir, "")
     with _incoming(relative, data_dir) as temporary:
         body = temporary / "body"
-        if _download(remote.url, body, remote.size, relative, data_dir) != remote.sha256:
+        limit = remote.zipped or remote.size
+        digest = _download(remote.url, body, limit, relative, data_dir)
+        if remote.zipped:
+            digest = _unzip_beginning(body, remote.size)
+        if digest != remote.sha256:
             raise _changed(relative, data_dir)
         target = list(folders(data_dir))[-1] / relative
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -136,6 +149,17 @@ def _download(url: str, path: Path, limit: int, relative: str, data_dir: Path | 
         reason = getattr(error, "reason", None) or error
         raise _missing(relative, data_dir, f" (downloading {url} failed: {reason})") from error
     return digest.hexdigest()
+
+
+def _unzip_beginning(path: Path, size: int) -> str:
+    """Replace a zip archive by the first bytes of its only member; return their SHA-256."""
+    try:
+        with zipfile.ZipFile(path) as archive, archive.open(archive.namelist()[0]) as member:
+            content = member.read(size)
+    except (zipfile.BadZipFile, IndexError):
+        return ""  # which no file hashes to
+    path.write_bytes(content)
+    return hashlib.sha256(content).hexdigest()
 
 
 def _missing(relative: str, data_dir: Path | None, reason: str) -> UsageError:
