@@ -122,6 +122,31 @@ def train(folder, data, *, chosen=parts, save_every=0.0, stop_after=math.inf, ep
     return trained, run
 
 
+class Witness(Part):
+    """Writes down a weight after every step."""
+
+    def __init__(self):
+        self.seen = []
+
+    def after_step(self, model):
+        self.seen.append(next(model.parameters()).flatten()[0].item())
+
+    def state_dict(self):
+        return {"seen": self.seen}
+
+    def load_state_dict(self, state):
+        self.seen = list(state["seen"])
+
+
+def test_what_a_part_saw_outlives_its_training(tmp_path, data):
+    """A run with several trainings goes on after the first, and still draws what it saw."""
+    first, second = Witness(), Witness()
+    train(tmp_path, data, chosen=lambda: [first])
+    train(tmp_path, data, chosen=lambda: [second], stop_after=1)  # one step would raise
+    assert len(first.seen) > 10
+    assert second.seen == first.seen
+
+
 @pytest.mark.parametrize("stop_after", range(1, 25))
 def test_resume_is_exact_after_every_step(tmp_path, data, stop_after):
     whole, run = train(None, data)

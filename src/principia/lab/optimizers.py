@@ -1,14 +1,18 @@
-"""What optimizers of the course share: closures, groups, memory. A method writes `move` alone."""
+r"""What optimizers of the course share: closures, groups, memory; and how to look at any of them.
+
+A method of ours writes `move` alone. `fed` and `steps_along` show what an optimizer, torch's or
+ours, makes of given gradients.
+"""
 
 from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.optim import Optimizer
 
-__all__ = ["GroupOptimizer"]
+__all__ = ["GroupOptimizer", "fed", "steps_along"]
 
 
 class GroupOptimizer(Optimizer):
@@ -48,3 +52,19 @@ class GroupOptimizer(Optimizer):
             if name not in self.state[p]:
                 self.state[p][name] = first(p)
         return [self.state[p][name] for p in params]
+
+
+def fed(kind: Any, gradients: Tensor, **options: Any) -> Iterator[tuple[Optimizer, Tensor]]:
+    """Let an optimizer step from 0 along given gradients; show it and the point every time."""
+    p = nn.Parameter(torch.zeros_like(gradients[0]))
+    optimizer = kind([p], **options)
+    for gradient in gradients:
+        p.grad = gradient
+        optimizer.step()
+        yield optimizer, p
+
+
+def steps_along(kind: Any, gradients: Tensor, **options: Any) -> Tensor:
+    """Give the steps that an optimizer takes along given gradients, one a row."""
+    points = torch.stack([p.detach().clone() for _, p in fed(kind, gradients, **options)])
+    return points.diff(dim=0, prepend=torch.zeros_like(points[:1]))

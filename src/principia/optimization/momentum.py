@@ -63,7 +63,7 @@ from principia.optimization.smoothness import Lessard, LogisticRisk, Problem, Qu
 
 BelowOne = Annotated[float, Range(0, 1, open="high")]
 STEPS = 1000  # of gradient descent in the experiment
-GRID = 0.03 * 3.0 ** np.arange(5)  # learning rates that both methods may choose from
+GRID = 0.03 * 3.0 ** np.arange(5)  # learning rates of momentum; descent has 3 times as much
 
 
 @final
@@ -357,7 +357,8 @@ def ravine(
         x, y, *_ = digits()
         x, sizes = x.flatten(1), [64, 10]
         x = x * torch.logspace(0, -3, 64)  # features over three decades: a ravine
-    steps = STEPS if run.full else 200
+    # a linear model of small features has less curvature than a network
+    steps, gentle = (STEPS, 1.0) if run.full else (200, 10.0)
 
     def trained(name: str, lr: float, momentum: float) -> list[float]:
         model = MLP(sizes, rng=run.seed.child("init").torch())
@@ -365,7 +366,7 @@ def ravine(
         try:
             found: Trained = fit(
                 model, (x, y), Supervised(F.cross_entropy), sgd, steps=steps, batch_size=len(x),
-                seed=run.seed.child("order"), run=run, name=f"{name}, lr {lr:.3g}",
+                seed=run.seed.child("order"), run=run, name=f"{name}-{lr:.3g}",
             )
         except Diverged:
             return [math.inf] * steps
@@ -373,7 +374,7 @@ def ravine(
 
     plain, heavy = (
         {lr: trained(name, lr, momentum) for lr in GRID * scale}
-        for name, momentum, scale in (("descent", 0.0, 3.0), ("momentum", beta, 1.0))
+        for name, momentum, scale in (("descent", 0.0, 3 * gentle), ("momentum", beta, gentle))
     )
     target = min(losses[-1] for losses in plain.values())
     first = {

@@ -315,11 +315,11 @@ class _Training:
             "sums": self.sums, "rows": self.rows,
             "stopped": self.stopped, "history": self.history,
             "model": dict(self.model.state_dict()),
+            "parts": [part.state_dict() for part in self.parts],  # also what they saw on the way
         }
         if not self.finished:
             state |= {
                 "optimizers": {name: one.state_dict() for name, one in self.optimizers.items()},
-                "parts": [part.state_dict() for part in self.parts],
                 "rng": self.rng.get_state(),
                 "dice": dice(self.device),
             }
@@ -344,11 +344,11 @@ class _Training:
         self.epoch, self.batch, self.step = state["epoch"], state["batch"], state["step"]
         self.sums, self.rows = state["sums"], state["rows"]
         self.stopped, self.history = state["stopped"], state["history"]
+        for part, its in zip(self.parts, state["parts"], strict=True):
+            part.load_state_dict(its)
         if not self.finished:
             for key, one in self.optimizers.items():
                 one.load_state_dict(state["optimizers"][key])
-            for part, its in zip(self.parts, state["parts"], strict=True):
-                part.load_state_dict(its)
             self.rng.set_state(state["rng"])
             set_dice(self.device, state["dice"])
         for row in self.history:
