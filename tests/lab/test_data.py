@@ -16,6 +16,7 @@ from principia.lab.data.digits import digits
 from principia.lab.data.files import find
 from principia.lab.data.idx import read_idx
 from principia.lab.data.mnist import embedded_mnist, mnist
+from principia.lab.data.reviews import reviews
 from principia.lab.data.synthetic import moons
 from principia.lab.data.text8 import text8
 from principia.lab.data.uci import SETS, uci
@@ -143,6 +144,19 @@ def test_mnist_has_its_published_statistics():
     ]
     assert abs(float(pictures.mean()) - 0.1307) < 1e-4
     assert abs(float(pictures.std()) - 0.3081) < 1e-4
+
+
+def test_reviews_are_sentences_of_two_kinds(tmp_path):
+    try:
+        sentences, labels = reviews()
+    except UsageError:
+        pytest.skip("the reviews are not on this machine")
+    assert (len(sentences), int(labels.sum())) == (10_662, 5_331)
+    assert sentences[0].startswith("simplistic , silly and tedious")
+    (tmp_path / "mr").mkdir()
+    (tmp_path / "mr/rt-polarity.neg").write_bytes(b"bad")
+    with pytest.raises(UsageError, match="must have its known SHA-256"):
+        reviews(data_dir=tmp_path)
 
 
 def test_text8_has_its_known_words():

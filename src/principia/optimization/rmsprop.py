@@ -50,6 +50,7 @@ from principia.lab.relations import at_least, equal, every, tends_to
 from principia.lab.seeds import Seed
 from principia.lab.training import Part, Supervised, accuracy, fit
 from principia.networks.mlp import MLP
+from principia.optimization.adagrad import effective_lr
 from principia.optimization.adam import Adam
 from principia.optimization.gradient_descent import descend
 from principia.optimization.smoothness import LogisticRisk, Quadratic
@@ -218,7 +219,8 @@ def changing_scale(
     x, y, x_test, y_test = handwriting(run)
     x, x_test, epochs = x.flatten(1), x_test.flatten(1), 4 if run.full else 12
     kinds: dict[str, Any] = {
-        "rmsprop": lambda p: RMSprop(p, lr=1e-3, alpha=0.9), "adagrad": lambda p: Adagrad(p, lr=1e-2)
+        "rmsprop": lambda p: RMSprop(p, lr=1e-3, alpha=0.9),
+        "adagrad": lambda p: Adagrad(p, lr=1e-2),
     }
     found, watched = {}, {}
     for name, kind in kinds.items():
@@ -270,18 +272,13 @@ class _Louder(Part):
 
 @final
 class _Rates(Part):
-    """Writes down the median effective learning rate of the first layer after every step."""
+    """Writes down the median effective learning rate of the last layer after every step."""
 
     def begin(self, model: nn.Module, optimizers: Mapping[str, Optimizer], steps: int) -> None:
         (self._optimizer,), self._rates = optimizers.values(), []
 
     def after_step(self, model: nn.Module) -> None:
-        group = self._optimizer.param_groups[0]
-        state = self._optimizer.state[group["params"][0]]
-        square = state["square_avg"] if "square_avg" in state else state["sum"]
-        used = square[square > 0]
-        rate = group["lr"] / (used.median().sqrt() + group["eps"]) if len(used) else square.sum()
-        self._rates.append(float(rate))
+        self._rates.append(float(effective_lr(self._optimizer)[2].median()))
 
     def state_dict(self) -> dict[str, Any]:
         return {"rates": self._rates}

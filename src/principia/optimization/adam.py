@@ -1,0 +1,554 @@
+r"""Adam: a moving average of the gradient over the root of that of its square.
+
+Momentum averages gradients, RMSprop divides each coordinate by the size its gradients lately had;
+Adam does both. Both averages start at 0 and are too small at first, by a factor that is known and
+divided out: so the first step is as long as the learning rate in every coordinate, whatever the
+gradient. What is divided by is the raw second moment, not the variance, and an average, not
+Adagrad's sum. The learning rate scales all steps, and no step is more than a few of them long. The
+average can also forget too fast: where rare large gradients tell the truth, Adam may walk the wrong
+way for ever. AMSGrad, which divides by the largest average so far, does not. `torch.optim.Adam` is
+the one to use, with `amsgrad=True` for AMSGrad; `Adam` here has other beginnings, to compare.
+
+$$ m^t = \beta_1m^{t-1}+(1-\beta_1)g^t, \quad v^t = \beta_2v^{t-1}+(1-\beta_2)(g^t)^2, \quad
+m^0 = v^0 = 0 $$
+
+$$ \hat m^t = \frac{m^t}{1-\beta_1^t}, \quad \hat v^t = \frac{v^t}{1-\beta_2^t}, \quad
+\theta^t = \theta^{t-1}-\eta\frac{\hat m^t}{\sqrt{\hat v^t}+\varepsilon} $$
+
+$$ \vert\theta^t_i-\theta^{t-1}_i\vert \le
+\eta\,\frac{1-\beta_1}{\sqrt{(1-\beta_2)(1-\beta_1^2/\beta_2)}} \quad\text{if}\quad
+\beta_1^2<\beta_2 $$
+
+Symbols:
+    $g^t$: gradient at $\theta^{t-1}$; squares, roots and quotients are taken in each coordinate $i$
+    $m, v$: averages of gradient and squared gradient, `exp_avg` and `exp_avg_sq` of the state
+    $\hat m, \hat v$: what they would be without their start at 0, with `bias_correction`
+    $\eta, \beta_1, \beta_2, \varepsilon$: `lr`, `betas` and `eps`
+
+References:
+    Kingma and Ba (2015), Adam: a method for stochastic optimization. International Conference on
+        Learning Representations. arXiv:1412.6980
+    Reddi, Kale and Kumar (2018), On the convergence of Adam and beyond. International Conference on
+        Learning Representations. arXiv:1904.09237
+    Tieleman and Hinton (2012), Lecture 6.5: RMSprop. Coursera, Neural Networks for Machine
+        Learning.
+"""
+
+__all__ = ["Adam", "alternating_losses"]
+
+import functools
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Annotated, Any, Literal, cast, final
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+from torch.nn import functional as F
+from torch.optim import Optimizer
+from torch.optim.lr_scheduler import LambdaLR
+
+from principia.lab import figures
+from principia.lab.claims import claim
+from principia.lab.data.handwriting import handwriting
+from principia.lab.domains import NonNegative, Positive, Range
+from principia.lab.errors import refuse
+from principia.lab.evidence import Evidence, Picture, Series
+from principia.lab.experiments import Run, at_least_goal, at_most_goal, experiment
+from principia.lab.knobs import checked
+from principia.lab.optimizers import GroupOptimizer
+from principia.lab.relations import at_least, at_most, equal, estimates, every, slope
+from principia.lab.seeds import Seed
+from principia.lab.training import Diverged, Part, Supervised, accuracy, evaluate, fit
+from principia.networks.mlp import MLP
+from principia.optimization.gradient_descent import descend
+from principia.optimization.momentum import EMAMomentum
+from principia.optimization.smoothness import LogisticRisk, Problem, Quadratic, noisy
+
+Form = Literal["correct", "printed"]
+Beta1 = Annotated[float, Range(0.5, 0.95)]
+Dim = Annotated[int, Range(1, 50)]
+DEFAULTS = (0.9, 0.999)
+EDGES = np.linspace(-3, 5, 81)  # of the histograms of learning rates, powers of ten
+GRIDS = (("sgd", 0.0, (0.1, 0.3, 1.0)), ("momentum", 0.9, (0.01, 0.03, 0.1)))
+
+
+@final
+class Adam(GroupOptimizer):
+    r"""Steps along averaged gradients, each coordinate over the root of its averaged square.
+
+    With the defaults it is `torch.optim.Adam`, which is the one to use; here the beginning can be
+    another one.
+
+    Args:
+        params: Parameters, or groups of them.
+        lr: $\eta$.
+        betas: $\beta_1$ and $\beta_2$, the weights of the past in both averages.
+        eps: $\varepsilon$, keeps the quotient finite.
+        bias_correction: Whether the averages are divided by $1-\beta^t$; without, and from 0, the
+            first step is $\frac{1-\beta_1}{\sqrt{1-\beta_2}}$ times too long.
+        start: Where the averages start: at "zero", or at the first "gradient" and its square,
+            which leaves no bias to correct.
+
+    Example:
+        >>> x = nn.Parameter(torch.zeros(2))
+        >>> x.grad = torch.tensor([500.0, -0.002])
+        >>> Adam([x], lr=0.1).step()  # the first step has the length lr in every coordinate
+        >>> x
+        Parameter containing:
+        tensor([-0.1000,  0.1000], requires_grad=True)
+    """
+
+    @checked
+    def __init__(
+        self, params: Iterable[Any], lr: Positive = 1e-3, betas: tuple[float, float] = DEFAULTS,
+        eps: NonNegative = 1e-8, *, bias_correction: bool = True,
+        start: Literal["zero", "gradient"] = "zero",
+    ) -> None:
+        if len(betas) != 2 or not all(0 <= beta < 1 for beta in betas):
+            raise refuse("Adam", "betas", "two numbers in [0, 1)", betas)
+        if bias_correction and start == "gradient":
+            hint = "Averages that start at the gradient have no bias."
+            domain = "False with start='gradient'"
+            raise refuse("Adam", "bias_correction", domain, bias_correction, hint)
+        super().__init__(params, {
+            "lr": lr, "betas": tuple(betas), "eps": eps, "bias_correction": bias_correction,
+            "start": start,
+        })
+
+    def move(self, group: dict[str, Any], params: list[Tensor], gradients: list[Tensor]) -> None:
+        """Average, correct, divide, step."""
+        first = dict(zip(params, gradients, strict=True))
+        zero = group["start"] == "zero"
+        mean = self.memory(params, "exp_avg", torch.zeros_like if zero else lambda p: +first[p])
+        square = self.memory(
+            params, "exp_avg_sq", torch.zeros_like if zero else lambda p: first[p].square()
+        )
+        steps = self.memory(params, "step", lambda p: torch.zeros(()))  # some gradients come late
+        torch._foreach_add_(steps, 1)
+        beta1, beta2 = group["betas"]
+        torch._foreach_lerp_(mean, gradients, 1 - beta1)
+        torch._foreach_mul_(square, beta2)
+        torch._foreach_addcmul_(square, gradients, gradients, 1 - beta2)
+
+        def corrected(averages: list[Tensor], beta: float) -> tuple[Tensor, ...]:
+            biased = not group["bias_correction"]
+            weights = [1.0 if biased else 1 - beta ** float(t) for t in steps]
+            return torch._foreach_div(averages, weights)
+
+        root = torch._foreach_sqrt(corrected(square, beta2))
+        torch._foreach_add_(root, group["eps"])
+        torch._foreach_addcdiv_(params, corrected(mean, beta1), root, -group["lr"])
+
+
+@checked
+def alternating_losses(C: Annotated[float, Range(2, math.inf, open="low")] = 3.0) -> Problem:
+    r"""Builds losses $h_t(x)=Cx$ if $t\bmod3=1$, else $-x$, on which Adam goes the wrong way.
+
+    Their mean is $\frac{C-2}3x$, and on $[-1,1]$ the best is -1. Every backward pass moves on to
+    the next loss; who descends clamps `theta` after each step. `value` is the mean.
+
+    Args:
+        C: Slope of every third loss.
+
+    Example:
+        >>> problem, slopes = alternating_losses(3.0), []
+        >>> for _ in range(4):
+        ...     problem.zero_grad()
+        ...     problem().sum().backward()
+        ...     slopes.append(problem.theta.grad.item())
+        >>> slopes
+        [3.0, -1.0, -1.0, 3.0]
+    """
+    return _Alternating(C)
+
+
+@claim(
+    control={"form": "printed"}, source="Kingma and Ba 2015, alg. 1; Reddi et al. 2018, alg. 2",
+    misprint=r"$\hat m=m(1-\beta_1^t),\ \hat v=v(1-\beta_2^t),\ "
+    r"\theta\leftarrow\theta+\eta\hat m/\sqrt{\hat v}$",
+)
+def torch_is_the_formula(
+    seed: Seed, *, dim: Dim = 8, beta1: Annotated[float, Range(0.85, 0.95)] = 0.9,
+    form: Form = "correct",
+) -> Evidence:
+    r"""`torch.optim.Adam` and `Adam` are the formula, step for step, and the loss falls."""
+    risk, betas, parts = _risk(seed, dim), (beta1, 0.999), {}
+    amsgrad = functools.partial(torch.optim.Adam, amsgrad=True)
+    formula = _formula(risk, 200, 0.01, betas, form)
+    for name, kind in {"torch": torch.optim.Adam, "ours": Adam, "AMSGrad": amsgrad}.items():
+        twin = risk.at(risk.theta)
+        optimizer = kind(twin.parameters(), lr=0.01, betas=betas)
+        theta = descend(twin, optimizer, 200, record=("theta",))["theta"]
+        if kind is amsgrad:
+            formula = _formula(risk, 200, 0.01, betas, form, amsgrad=True)
+        parts[name] = equal(theta, formula, tol=1e-12, why="rounding of 200 stable steps")
+    bowl = Quadratic([1.0, 40.0])
+    values = bowl.value(_formula(bowl, 300, 0.01, betas, form))[:, 0]
+    adam = torch.optim.Adam(bowl.parameters(), lr=0.01, betas=betas)
+    trace = descend(bowl, adam, 300, at=range(0, 301, 5))
+    why = f"down from {float(values[0]):g}: 100 steps of lr lead to the minimum"
+    return every({**parts, "loss": at_most(values[-1], 1e-3, why=why)}).drawn(
+        Series("torch.optim.Adam", trace.step, trace["value"]),
+        Series(f"formula, {form}", range(301), values, "predicted"), x="step t", y="h", log="y",
+    )
+
+
+@claim(
+    control={"bias_correction": False}, source="Kingma and Ba 2015, sec. 2.1 and 3",
+    misprint=r"$\hat m,\hat v$ used but never defined: a start at 0 that is not corrected",
+)
+def first_step_is_lr(
+    seed: Seed, *, beta1: Beta1 = 0.9, beta2: Annotated[float, Range(0.998, 0.9999)] = 0.999,
+    lr: Annotated[float, Range(1e-4, 1)] = 1e-3, bias_correction: bool = True,
+) -> Evidence:
+    r"""Corrected, or started at the gradient, the first step is $\pm\eta$ in every coordinate."""
+    size = torch.logspace(-3, 3, 200, dtype=torch.float64)
+    sign = torch.randint(0, 2, (200,), generator=seed.torch()) * 2.0 - 1
+    beginnings: dict[str, dict[str, Any]] = {
+        "start at 0": {"bias_correction": bias_correction},
+        "start at the gradient": {"bias_correction": False, "start": "gradient"},
+    }
+    parts, curves = {}, []
+    for name, options in beginnings.items():
+        shared = {"lr": lr, "betas": (beta1, beta2), "eps": 1e-12}
+        step = _steps(Adam, (sign * size)[None], **shared, **options)[0]
+        why = "eps over the smallest gradient is 1e-9"
+        parts[name] = equal(step, -lr * sign, tol=1e-6 * lr, why=why)
+        curves.append(Series(name, size[::10], step[::10].abs() / lr))
+    raw, ends = (1 - beta1) / math.sqrt(1 - beta2), [1e-3, 1e3]
+    return every(parts).drawn(
+        *curves, Series("predicted", ends, [1, 1], "predicted"),
+        Series("from 0, not corrected: (1 − β₁)/√(1 − β₂)", ends, [raw] * 2, "other"),
+        x="size of the gradient", y="first step, in units of lr", log="x",
+    )
+
+
+@claim(
+    control={"form": "printed"}, source="Kingma and Ba 2015, sec. 2.1; variance of an AR(1) chain",
+    misprint=r"$\eta_t=1/(\sqrt{\gamma_t}+\delta)$: the learning rate is dropped",
+)
+def lr_scales_the_step(
+    seed: Seed, *, sigma: Annotated[float, Range(0.3, 1)] = 0.4,
+    rows: Annotated[int, Range(500, 5000)] = 1000, form: Form = "correct",
+) -> Evidence:
+    r"""Steps are proportional to $\eta$: a noisy quadratic ends in a ball of size $\sqrt\eta$."""
+    bowl = noisy(Quadratic([1.0]).at(torch.full((rows, 1), 0.5)), sigma, seed.torch())
+    rates, each = np.geomspace(0.1, 0.01, 6), 250  # one run; the rate falls in stairs
+    adam = torch.optim.Adam(bowl.parameters(), lr=1.0)
+    stairs = LambdaLR(
+        adam, lambda t: 1.0 if form == "printed" else float(rates[min(t // each, 5)])
+    )
+    late = [t for t in range(1, 6 * each + 1) if t % 5 == 0 and (t - 1) % each >= each // 2]
+    theta = descend(bowl, adam, 6 * each, schedule=stairs, record=("theta",), at=late)["theta"]
+    rms = theta.reshape(6, -1).square().mean(dim=1).sqrt()
+    why = "at the longest steps averages lag behind, and the ball itself adds to v"
+    return every({
+        "ball at lr 0.01": at_most(rms[-1], 0.1, why="√(ησ/2) is at most 0.071"),
+        "√η": slope(rates, rms, 0.5, tol=0.06, why=why),
+    }).drawn(
+        Series("measured", rates, rms),
+        Series("predicted: √(ησ/2)", rates, np.sqrt(rates * sigma / 2), "predicted"),
+        x="learning rate η", y="root mean square of θ", log="xy",
+    )
+
+
+@claim(
+    control={"target": "variance"}, source="Kingma and Ba 2015, sec. 2",
+    misprint="estimates of the mean and the variance of the gradient; v is not centered",
+)
+def second_moment_is_uncentered(
+    seed: Seed, *, gradient: Annotated[float, Range(0.1, 100)] = 3.0,
+    steps: Annotated[int, Range(2, 1000)] = 100,
+    target: Literal["second moment", "variance"] = "second moment",
+) -> Evidence:
+    r"""$\hat v$ estimates $E[g^2]$, not the variance: of a constant gradient it is $g^2$."""
+    constant = torch.full((steps, 1), gradient, dtype=torch.float64)
+    expected = gradient**2 if target == "second moment" else 0.0
+    parts, t = {}, torch.arange(1, steps + 1)
+    for name, kind in {"torch": torch.optim.Adam, "ours": Adam}.items():
+        square = torch.cat([_moments(*one)[1] for one in _fed(kind, constant)])
+        why = "rounding of an average of equal numbers"
+        parts[name] = equal(square, expected, tol=1e-12 * (1 + gradient**2), why=why).drawn(
+            Series("corrected", t, square),
+            Series("not corrected", t, square * (1 - DEFAULTS[1] ** t), "other"),
+            Series("E[g²]", [1, steps], [gradient**2] * 2, "predicted"),
+            Series("Var(g)", [1, steps], [0, 0], "other"), x="step t", y="average of g²",
+        )
+    return every(parts)
+
+
+@claim(control={"corrected": False}, source="Kingma and Ba 2015, sec. 3")
+def corrected_moments_are_unbiased(
+    seed: Seed, *, mean: Annotated[float, Range(0.5, 5)] = 1.0,
+    sigma: Annotated[float, Range(0.1, 5)] = 1.0, beta1: Beta1 = 0.9,
+    rows: Annotated[int, Range(10_000, 200_000)] = 100_000, corrected: bool = True,
+) -> Evidence:
+    r"""Of stationary gradients $E\hat m^t=E[g]$ and $E\hat v^t=E[g^2]$ for every $t$."""
+    g = mean + sigma * torch.randn(10, rows, generator=seed.torch(), dtype=torch.float64)
+    betas, truths = (beta1, 0.999), {"E[g]": mean, "E[g²]": mean**2 + sigma**2}
+    times = enumerate(_fed(Adam, g, betas=betas), start=1)
+    found = {t: _moments(*one, corrected=corrected) for t, one in times if t in (1, 3, 10)}
+    parts = {}
+    for place, (name, truth) in enumerate(truths.items()):
+        draws = torch.stack([pair[place] for pair in found.values()])
+        error, raw = draws.std(dim=1) / math.sqrt(rows), 1 - betas[place] ** np.arange(1, 11)
+        parts[name] = estimates(
+            draws.mean(dim=1), torch.full((3,), truth), error=error, k=4, why="mean of the rows"
+        ).drawn(
+            Series("measured", list(found), draws.mean(dim=1) / truth, error=4 * error / truth),
+            Series("corrected", [1, 10], [1, 1], "predicted"),
+            Series("not corrected: 1 − βᵗ", range(1, 11), raw, "other"),
+            x="step t", y=f"mean of the estimates, as a share of {name}",
+        )
+    return every(parts)
+
+
+@claim(
+    control={"accumulate": "sum"}, source="Kingma and Ba 2015, sec. 5",
+    misprint="Adam = Adagrad + momentum; its v is an average, not a sum",
+)
+def is_rmsprop_with_momentum(
+    seed: Seed, *, dim: Dim = 8, beta1: Beta1 = 0.9, steps: Annotated[int, Range(20, 500)] = 200,
+    accumulate: Literal["average", "sum"] = "average",
+) -> Evidence:
+    r"""Adam is averaged momentum over RMSprop's root: $v$ is an average, not Adagrad's sum."""
+    risk, lr, (_, beta2), eps = _risk(seed, dim), 0.05, DEFAULTS, 1e-8
+    adam = torch.optim.Adam(risk.parameters(), lr=lr, betas=(beta1, beta2), eps=eps)
+    theta = descend(risk, adam, steps, record=("theta",))["theta"][:, 0]
+    g, moved = risk.gradient(theta[:-1]), theta.diff(dim=0)
+    direction = _steps(EMAMomentum, g, lr=1.0, alpha=beta1)
+    rmsprop, adagrad = _fed(torch.optim.RMSprop, g, alpha=beta2), _fed(torch.optim.Adagrad, g)
+    average = [one.state[p]["square_avg"].clone() for one, p in rmsprop]
+    total = [one.state[p]["sum"].clone() for one, p in adagrad]
+    t = torch.arange(1, steps + 1, dtype=g.dtype)[:, None]
+    composed = {
+        "average": lr * direction / ((torch.stack(average) / (1 - beta2**t)).sqrt() + eps),
+        "sum": lr * direction / (torch.stack(total).sqrt() + eps),
+    }
+    longest = {name: one.abs().amax(dim=1) for name, one in composed.items()}
+    return equal(
+        moved, composed[accumulate], tol=1e-13, why="rounding of single steps of about 0.1"
+    ).drawn(
+        Series("Adam", t[::4, 0], moved[::4].abs().amax(dim=1)),
+        Series("momentum over RMSprop's root", t[:, 0], longest["average"], "predicted"),
+        Series("momentum over Adagrad's root", t[:, 0], longest["sum"], "other"),
+        x="step t", y="longest move of a coordinate", log="y",
+    )
+
+
+@claim(
+    control={"bound": "two_case"},
+    source="the inequality of Cauchy and Schwarz; Kingma and Ba 2015, sec. 2.1, for two cases",
+)
+def steps_are_bounded(
+    seed: Seed, *, beta1: Annotated[float, Range(0.5, 0.98)] = 0.9,
+    beta2: Annotated[float, Range(0.99, 0.9995)] = 0.999,
+    rows: Annotated[int, Range(10, 1000)] = 500,
+    bound: Literal["cauchy_schwarz", "two_case"] = "cauchy_schwarz",
+) -> Evidence:
+    r"""No step is above $\eta\frac{1-\beta_1}{\sqrt{(1-\beta_2)(1-\beta_1^2/\beta_2)}}$. Sharp."""
+    silence, growth = math.ceil(4.5 / (1 - beta2)), 200
+    g = torch.empty(silence + growth, 1 + rows, dtype=torch.float64).cauchy_(generator=seed.torch())
+    g[:silence, 0] = 0.0  # the worst that can happen: nothing for long, then growing gradients
+    g[silence:, 0] = (beta2 / beta1) ** torch.arange(growth, dtype=g.dtype)
+    steps = _steps(torch.optim.Adam, g, lr=1.0, betas=(beta1, beta2)).abs()
+    one = (1 - beta1) / math.sqrt(1 - beta2)
+    bounds = {"two_case": max(1.0, one), "cauchy_schwarz": one / math.sqrt(1 - beta1**2 / beta2)}
+    limit, longest, shown = bounds[bound], steps.amax(dim=0), steps[silence - 50 :]
+    t, ends = range(-50, growth), [-50, growth]
+    exact = "a theorem; rounding of θ, of which steps are differences"
+    return every({
+        "growing gradients": at_most(longest[0], limit, slack=1e-10, why=exact),
+        "sharp": at_least(longest[0], 0.99 * limit, why="v has not settled: √(1 - e^-4.5) = 0.994"),
+        "Cauchy gradients": at_most(longest[1:], limit, slack=1e-10, why=exact),
+    }).drawn(
+        Series("gradients that grow after silence", t, shown[:, 0], style="line"),
+        Series("Cauchy gradients", t, shown[:, 1], "other"),
+        Series("bound", ends, [bounds["cauchy_schwarz"]] * 2, "bound"),
+        Series("often quoted: max(1, (1 − β₁)/√(1 − β₂))", ends, [bounds["two_case"]] * 2, "other"),
+        x="steps after the silence", y="length of a step, in units of lr",
+    )
+
+
+@claim(control={"amsgrad": False}, source="Reddi, Kale and Kumar 2018, thm. 1 and sec. 5")
+def adam_can_fail_to_converge(
+    seed: Seed, *, C: Annotated[float, Range(2.5, 10)] = 3.0,
+    steps: Annotated[int, Range(2000, 5000)] = 3000, amsgrad: bool = True,
+) -> Evidence:
+    r"""On `alternating_losses` AMSGrad ends at the optimum -1; Adam, at the worst point 1."""
+    starts = torch.linspace(-1, 1, 5, dtype=torch.float64)
+    problem, betas = alternating_losses(C).at(starts[:, None]), (0.0, 1 / (1 + C**2))
+    adam = torch.optim.Adam(problem.parameters(), lr=0.5, betas=betas, amsgrad=amsgrad)
+
+    def clamp() -> None:
+        problem.theta.clamp_(-1, 1)
+
+    trace = descend(
+        problem, adam, steps, schedule=LambdaLR(adam, lambda t: (t + 1) ** -0.5), after=clamp,
+        record=("theta",), at=[*range(100), *range(100, steps, 10), steps],
+    )
+    paths = trace["theta"][..., 0].mT
+    why = "after two steps of lr/√v up, the third comes back to the bound"
+    return equal(paths[:, -1], torch.full((5,), -1.0), tol=0.02, why=why).drawn(
+        *(Series(f"from {one[0]:g}", trace.step, one, "other") for one in paths),
+        Series("optimum", [0, steps], [-1, -1], "predicted"), x="step t", y="x",
+    )
+
+
+@experiment(
+    reaches={"accuracy": at_least_goal(0.975), "loss_over_best": at_most_goal(1.1)},
+    floor={"accuracy": at_least_goal(0.94)},
+    source="Kingma and Ba (2015), fig. 2: Adam against tuned SGD on MNIST; to beat are momentum "
+    "and plain SGD on the same data, each with its best learning rate",
+)
+def adam_vs_sgd(
+    run: Run, *, epochs: Annotated[int, Range(1, 10)] = 3,
+    batch_size: Annotated[int, Range(16, 1024)] = 64,
+) -> None:
+    """Trains one network by Adam as it comes, and by SGD and momentum with tuned rates.
+
+    Training losses are compared after the same number of epochs; Adam then takes as many again.
+    """
+    x, y, x_test, y_test = handwriting(run)
+    x, x_test = x.flatten(1), x_test.flatten(1)
+    epochs = epochs if run.full else 5 * epochs
+
+    def trained(
+        name: str, epochs: int, kind: Any, *parts: Part, **options: Any
+    ) -> tuple[MLP, list[float]]:
+        model = MLP([x.shape[1], 300, 100, 10], rng=run.seed.child("init").torch())
+        try:
+            found = fit(
+                model, (x, y), Supervised(F.cross_entropy), kind(model.parameters(), **options),
+                epochs=epochs, batch_size=batch_size, parts=parts, seed=run.seed.child("order"),
+                validation=(x_test, y_test), metrics={"accuracy": accuracy}, run=run, name=name,
+            )
+        except Diverged:
+            return model, [math.inf] * epochs
+        return model, [row["loss"] for row in found.history]
+
+    rates = _Rates()
+    model, losses = trained("adam", epochs * (1 + run.full), torch.optim.Adam, rates, lr=1e-3)
+    run.keep(model)
+    best = {
+        name: min(
+            trained(f"{name}-{lr:g}", epochs, torch.optim.SGD, lr=lr, momentum=momentum)[1][-1]
+            for lr in grid
+        )
+        for name, momentum, grid in GRIDS
+    }
+    loss, found = losses[epochs - 1], evaluate(model, (x_test, y_test), {"accuracy": accuracy})
+    run.record(loss=loss, loss_over_best=loss / min(best.values()), **found)
+    run.record(**{f"{name}_loss": value for name, value in best.items()})
+    centers = 10 ** ((EDGES[1:] + EDGES[:-1]) / 2)
+    run.figure("effective_rates", figures.draw(Picture(tuple(
+        Series(f"step {step}", centers, np.array(counts) / max(sum(counts), 1), "other")
+        for step, counts in rates.state_dict()["seen"]
+    ), "effective learning rate of a coordinate, η/(√v̂ + ε)", "share of the coordinates", "x")))
+    for name, amsgrad in (("adam_goes_up", False), ("amsgrad_goes_down", True)):
+        path = adam_can_fail_to_converge(run.seed, steps=2000, amsgrad=amsgrad).picture
+        run.figure(name, figures.draw(cast("Picture", path)))
+
+
+@final
+class _Alternating(Problem):
+    """Losses that change with time; the time goes on with every backward pass."""
+
+    def __init__(self, C: float) -> None:
+        super().__init__(torch.zeros(1, 1))
+        self.C, self.t, self.minimum = C, 1, -(C - 2) / 3
+        self.minimizer = torch.full((1,), -1.0, dtype=torch.float64)
+
+    def value(self, theta: Float[Tensor, "*B D"]) -> Float[Tensor, "*B"]:
+        return (self.C - 2) / 3 * theta.sum(dim=-1)
+
+    def forward(self) -> Float[Tensor, " B"]:
+        losses = (self.C if self.t % 3 == 1 else -1.0) * self.theta.sum(dim=-1)
+        if losses.requires_grad:
+            losses.register_hook(self._go_on)
+        return losses
+
+    def _go_on(self, gradient: Tensor) -> None:
+        self.t += 1
+
+
+@final
+class _Rates(Part):
+    """Counts the effective learning rates of coordinates that ever had a gradient, now and then."""
+
+    def begin(self, model: nn.Module, optimizers: Mapping[str, Optimizer], steps: int) -> None:
+        (self._optimizer,), self._step, self._seen = optimizers.values(), 0, []
+        self._times = {*(10**k for k in range(7)), steps}
+
+    def after_step(self, model: nn.Module) -> None:
+        self._step += 1
+        if self._step not in self._times:
+            return
+        group, counts = self._optimizer.param_groups[0], np.zeros(len(EDGES) - 1, dtype=int)
+        for p in group["params"]:
+            square = _moments(self._optimizer, p)[1]
+            rate = group["lr"] / (square[square > 0].sqrt() + group["eps"])
+            inside = rate.log10().clamp(EDGES[0], EDGES[-1])
+            counts += np.histogram(inside.cpu().numpy(), EDGES)[0]
+        self._seen.append((self._step, counts.tolist()))
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"step": self._step, "seen": self._seen}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        self._step, self._seen = state["step"], list(state["seen"])
+
+
+def _formula(
+    problem: Problem, steps: int, lr: float, betas: tuple[float, float], form: Form, *,
+    amsgrad: bool = False, eps: float = 1e-8,
+) -> Tensor:
+    """Compute the points of Adam as it is written, or misprinted, one after the other."""
+    theta = problem.theta.detach().clone()
+    m, v, largest, points = *torch.zeros(3, *theta.shape, dtype=theta.dtype), [theta]
+    for t in range(1, steps + 1):
+        g, (one, two) = problem.gradient(theta), (1 - beta**t for beta in betas)
+        m, v = betas[0] * m + (1 - betas[0]) * g, betas[1] * v + (1 - betas[1]) * g**2
+        largest = largest.maximum(v) if amsgrad else v
+        if form == "printed":
+            theta = theta + lr * (m * one) / (largest * two).sqrt()
+        else:
+            theta = theta - lr * (m / one) / ((largest / two).sqrt() + eps)
+        points.append(theta)
+    return torch.stack(points)
+
+
+def _fed(kind: Any, gradients: Tensor, **options: Any) -> Iterator[tuple[Optimizer, Tensor]]:
+    """Let an optimizer step from 0 along given gradients; show it and the point every time."""
+    p = nn.Parameter(torch.zeros_like(gradients[0]))
+    optimizer = kind([p], **options)
+    for gradient in gradients:
+        p.grad = gradient
+        optimizer.step()
+        yield optimizer, p
+
+
+def _steps(kind: Any, gradients: Tensor, **options: Any) -> Tensor:
+    """Give the steps that an optimizer takes along given gradients."""
+    points = torch.stack([p.detach().clone() for _, p in _fed(kind, gradients, **options)])
+    return points.diff(dim=0, prepend=torch.zeros_like(points[:1]))
+
+
+def _moments(optimizer: Optimizer, p: Tensor, *, corrected: bool = True) -> tuple[Tensor, Tensor]:
+    """Read both averages from the state of Adam, torch's or ours."""
+    state = optimizer.state[p]
+    one, two = (
+        1 - beta ** float(state["step"]) if corrected else 1.0
+        for beta in optimizer.param_groups[0]["betas"]
+    )
+    return state["exp_avg"] / one, state["exp_avg_sq"] / two
+
+
+def _risk(seed: Seed, dim: int) -> LogisticRisk:
+    """Draw a regularized logistic regression with noisy labels."""
+    rng = seed.torch()
+    X = torch.randn(100, dim, generator=rng, dtype=torch.float64)
+    y = X[:, 0] + torch.randn(100, generator=rng, dtype=torch.float64) > 0
+    return LogisticRisk(X, y.long(), l2=0.1)
