@@ -14,7 +14,8 @@ KEY = "optimization/momentum"
 @pytest.mark.parametrize(
     ("old", "new", "claim"),
     [
-        ("_foreach_sub(params, last)", "_foreach_add(params, last)", "torch_momentum_is_heavy_ball"),
+        ("_foreach_sub(params, last)", "_foreach_add(params, last)",
+         "torch_momentum_is_heavy_ball"),
         ('moved, alpha=group["beta"]', "moved, alpha=1.0", "torch_momentum_is_heavy_ball"),
         ("torch._foreach_copy_(last, params)", "pass", "constant_gradient_step"),
         ("gradients, alpha=alpha - 1)", "gradients, alpha=-1)", "ema_momentum_bias_correction"),

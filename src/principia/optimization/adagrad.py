@@ -57,7 +57,7 @@ from principia.lab.relations import at_most, equal, every, never, slope
 from principia.lab.seeds import Seed
 from principia.lab.training import Supervised, fit
 from principia.optimization.gradient_descent import descend
-from principia.optimization.smoothness import LogisticRisk, Quadratic
+from principia.optimization.problems import Quadratic, noisy_logistic
 
 Dim = Annotated[int, Range(1, 50)]
 ACCUMULATORS = ("sum", "square_avg")  # in the states of Adagrad and of RMSprop
@@ -138,7 +138,7 @@ def torch_is_the_formula(
     delta: Literal["beside the root", "inside the root"] = "beside the root",
 ) -> Evidence:
     r"""`torch.optim.Adagrad` is the formula, step for step, with $\delta$ beside the root."""
-    risk = _risk(seed, dim)
+    risk = noisy_logistic(seed.torch(), dim=dim)
     trace = descend(
         risk, Adagrad(risk.parameters(), lr=0.2, eps=eps), 100, record=("theta",)
     )["theta"][:, 0]
@@ -379,11 +379,3 @@ def _topics() -> tuple[list[str], Tensor]:
                 sentences.append(sentence)
                 labels.append(label)
     return sentences, torch.tensor(labels)
-
-
-def _risk(seed: Seed, dim: int) -> LogisticRisk:
-    """Draw a regularized logistic regression with noisy labels."""
-    rng = seed.torch()
-    X = torch.randn(100, dim, generator=rng, dtype=torch.float64)
-    y = X[:, 0] + torch.randn(100, generator=rng, dtype=torch.float64) > 0
-    return LogisticRisk(X, y.long(), l2=0.1)

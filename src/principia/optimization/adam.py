@@ -38,7 +38,7 @@ __all__ = ["Adam", "alternating_losses"]
 
 import functools
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Annotated, Any, Literal, cast, final
 
 import numpy as np
@@ -57,14 +57,14 @@ from principia.lab.errors import refuse
 from principia.lab.evidence import Evidence, Picture, Series
 from principia.lab.experiments import Run, at_least_goal, at_most_goal, experiment
 from principia.lab.knobs import checked
-from principia.lab.optimizers import GroupOptimizer
+from principia.lab.optimizers import GroupOptimizer, fed, steps_along
 from principia.lab.relations import at_least, at_most, equal, estimates, every, slope
 from principia.lab.seeds import Seed
 from principia.lab.training import Diverged, Part, Supervised, accuracy, evaluate, fit
 from principia.networks.mlp import MLP
 from principia.optimization.gradient_descent import descend
 from principia.optimization.momentum import EMAMomentum
-from principia.optimization.smoothness import LogisticRisk, Problem, Quadratic, noisy
+from principia.optimization.problems import Problem, Quadratic, noisy, noisy_logistic
 
 Form = Literal["correct", "printed"]
 Beta1 = Annotated[float, Range(0.5, 0.95)]
@@ -174,7 +174,7 @@ def torch_is_the_formula(
     form: Form = "correct",
 ) -> Evidence:
     r"""`torch.optim.Adam` and `Adam` are the formula, step for step, and the loss falls."""
-    risk, betas, parts = _risk(seed, dim), (beta1, 0.999), {}
+    risk, betas, parts = noisy_logistic(seed.torch(), dim=dim), (beta1, 0.999), {}
     amsgrad = functools.partial(torch.optim.Adam, amsgrad=True)
     formula = _formula(risk, 200, 0.01, betas, form)
     for name, kind in {"torch": torch.optim.Adam, "ours": Adam, "AMSGrad": amsgrad}.items():
@@ -213,7 +213,7 @@ def first_step_is_lr(
     parts, curves = {}, []
     for name, options in beginnings.items():
         shared = {"lr": lr, "betas": (beta1, beta2), "eps": 1e-12}
-        step = _steps(Adam, (sign * size)[None], **shared, **options)[0]
+        step = steps_along(Adam, (sign * size)[None], **shared, **options)[0]
         why = "eps over the smallest gradient is 1e-9"
         parts[name] = equal(step, -lr * sign, tol=1e-6 * lr, why=why)
         curves.append(Series(name, size[::10], step[::10].abs() / lr))
@@ -268,7 +268,7 @@ def second_moment_is_uncentered(
     expected = gradient**2 if target == "second moment" else 0.0
     parts, t = {}, torch.arange(1, steps + 1)
     for name, kind in {"torch": torch.optim.Adam, "ours": Adam}.items():
-        square = torch.cat([_moments(*one)[1] for one in _fed(kind, constant)])
+        square = torch.cat([_moments(*one)[1] for one in fed(kind, constant)])
         why = "rounding of an average of equal numbers"
         parts[name] = equal(square, expected, tol=1e-12 * (1 + gradient**2), why=why).drawn(
             Series("corrected", t, square),
@@ -288,7 +288,7 @@ def corrected_moments_are_unbiased(
     r"""Of stationary gradients $E\hat m^t=E[g]$ and $E\hat v^t=E[g^2]$ for every $t$."""
     g = mean + sigma * torch.randn(10, rows, generator=seed.torch(), dtype=torch.float64)
     betas, truths = (beta1, 0.999), {"E[g]": mean, "E[g²]": mean**2 + sigma**2}
-    times = enumerate(_fed(Adam, g, betas=betas), start=1)
+    times = enumerate(fed(Adam, g, betas=betas), start=1)
     found = {t: _moments(*one, corrected=corrected) for t, one in times if t in (1, 3, 10)}
     parts = {}
     for place, (name, truth) in enumerate(truths.items()):
@@ -314,12 +314,12 @@ def is_rmsprop_with_momentum(
     accumulate: Literal["average", "sum"] = "average",
 ) -> Evidence:
     r"""Adam is averaged momentum over RMSprop's root: $v$ is an average, not Adagrad's sum."""
-    risk, lr, (_, beta2), eps = _risk(seed, dim), 0.05, DEFAULTS, 1e-8
+    risk, lr, (_, beta2), eps = noisy_logistic(seed.torch(), dim=dim), 0.05, DEFAULTS, 1e-8
     adam = torch.optim.Adam(risk.parameters(), lr=lr, betas=(beta1, beta2), eps=eps)
     theta = descend(risk, adam, steps, record=("theta",))["theta"][:, 0]
     g, moved = risk.gradient(theta[:-1]), theta.diff(dim=0)
-    direction = _steps(EMAMomentum, g, lr=1.0, alpha=beta1)
-    rmsprop, adagrad = _fed(torch.optim.RMSprop, g, alpha=beta2), _fed(torch.optim.Adagrad, g)
+    direction = steps_along(EMAMomentum, g, lr=1.0, alpha=beta1)
+    rmsprop, adagrad = fed(torch.optim.RMSprop, g, alpha=beta2), fed(torch.optim.Adagrad, g)
     average = [one.state[p]["square_avg"].clone() for one, p in rmsprop]
     total = [one.state[p]["sum"].clone() for one, p in adagrad]
     t = torch.arange(1, steps + 1, dtype=g.dtype)[:, None]
@@ -353,7 +353,7 @@ def steps_are_bounded(
     g = torch.empty(silence + growth, 1 + rows, dtype=torch.float64).cauchy_(generator=seed.torch())
     g[:silence, 0] = 0.0  # the worst that can happen: nothing for long, then growing gradients
     g[silence:, 0] = (beta2 / beta1) ** torch.arange(growth, dtype=g.dtype)
-    steps = _steps(torch.optim.Adam, g, lr=1.0, betas=(beta1, beta2)).abs()
+    steps = steps_along(torch.optim.Adam, g, lr=1.0, betas=(beta1, beta2)).abs()
     one = (1 - beta1) / math.sqrt(1 - beta2)
     bounds = {"two_case": max(1.0, one), "cauchy_schwarz": one / math.sqrt(1 - beta1**2 / beta2)}
     limit, longest, shown = bounds[bound], steps.amax(dim=0), steps[silence - 50 :]
@@ -520,22 +520,6 @@ def _formula(
     return torch.stack(points)
 
 
-def _fed(kind: Any, gradients: Tensor, **options: Any) -> Iterator[tuple[Optimizer, Tensor]]:
-    """Let an optimizer step from 0 along given gradients; show it and the point every time."""
-    p = nn.Parameter(torch.zeros_like(gradients[0]))
-    optimizer = kind([p], **options)
-    for gradient in gradients:
-        p.grad = gradient
-        optimizer.step()
-        yield optimizer, p
-
-
-def _steps(kind: Any, gradients: Tensor, **options: Any) -> Tensor:
-    """Give the steps that an optimizer takes along given gradients."""
-    points = torch.stack([p.detach().clone() for _, p in _fed(kind, gradients, **options)])
-    return points.diff(dim=0, prepend=torch.zeros_like(points[:1]))
-
-
 def _moments(optimizer: Optimizer, p: Tensor, *, corrected: bool = True) -> tuple[Tensor, Tensor]:
     """Read both averages from the state of Adam, torch's or ours."""
     state = optimizer.state[p]
@@ -544,11 +528,3 @@ def _moments(optimizer: Optimizer, p: Tensor, *, corrected: bool = True) -> tupl
         for beta in optimizer.param_groups[0]["betas"]
     )
     return state["exp_avg"] / one, state["exp_avg_sq"] / two
-
-
-def _risk(seed: Seed, dim: int) -> LogisticRisk:
-    """Draw a regularized logistic regression with noisy labels."""
-    rng = seed.torch()
-    X = torch.randn(100, dim, generator=rng, dtype=torch.float64)
-    y = X[:, 0] + torch.randn(100, generator=rng, dtype=torch.float64) > 0
-    return LogisticRisk(X, y.long(), l2=0.1)

@@ -73,14 +73,8 @@ from principia.lab.seeds import Seed
 from principia.lab.training import Objective, Part, Supervised, accuracy, evaluate, fit
 from principia.lab.training.dice import dice, set_dice
 from principia.networks.mlp import MLP
-from principia.optimization.smoothness import (
-    LogisticRisk,
-    Problem,
-    Quadratic,
-    SineBowl,
-    hessian_extremes,
-    log_spaced,
-)
+from principia.optimization.problems import LogisticRisk, Problem, Quadratic, SineBowl, log_spaced
+from principia.optimization.smoothness import hessian_extremes
 
 Form = Literal["correct", "printed"]
 Dim = Annotated[int, Range(2, 50)]

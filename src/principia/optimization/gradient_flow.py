@@ -58,13 +58,14 @@ from principia.lab.knobs import checked
 from principia.lab.relations import at_most, equal, every, slope
 from principia.lab.seeds import Seed
 from principia.optimization.gradient_descent import descend
-from principia.optimization.smoothness import (
+from principia.optimization.problems import (
     LogisticRisk,
     Problem,
     Quadratic,
     Quartic,
     SineBowl,
     log_spaced,
+    noisy_logistic,
 )
 
 Method = Literal["exact", "RK45", "LSODA"]
@@ -401,9 +402,7 @@ def _discrete(problem: Problem, step: float, steps: int, integrator: str) -> Ten
 def _logistic(seed: Seed) -> LogisticRisk:
     """Draw a logistic regression with noisy labels, and two starts far from its minimum."""
     rng = seed.child("logistic").torch()
-    X = torch.randn(60, 4, generator=rng, dtype=torch.float64)
-    y = X[:, 0] + torch.randn(60, generator=rng, dtype=torch.float64) > 0
-    return LogisticRisk(X, y.long(), l2=0.1).at(2 * torch.randn(2, 4, generator=rng))
+    return noisy_logistic(rng, samples=60, dim=4).at(2 * torch.randn(2, 4, generator=rng))
 
 
 def _polygons() -> go.Figure:

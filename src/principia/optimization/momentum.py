@@ -59,7 +59,7 @@ from principia.lab.seeds import Seed
 from principia.lab.training import Diverged, Supervised, Trained, fit
 from principia.networks.mlp import MLP
 from principia.optimization.gradient_descent import best_fixed_lr, descend
-from principia.optimization.smoothness import Lessard, LogisticRisk, Problem, Quadratic
+from principia.optimization.problems import Lessard, Problem, Quadratic, noisy_logistic
 
 BelowOne = Annotated[float, Range(0, 1, open="high")]
 STEPS = 1000  # of gradient descent in the experiment
@@ -164,7 +164,7 @@ def torch_momentum_is_heavy_ball(
     beta: Annotated[float, Range(0, 0.99)] = 0.9, dampening: Fraction = 0.0,
 ) -> Evidence:
     r"""For a constant step `torch.optim.SGD(momentum)` is the two-point form of the heavy ball."""
-    risk = _logistic(seed, dim)
+    risk = noisy_logistic(seed.torch(), dim=dim)
     lr = 1 / float(risk.smoothness or 1)
     ours = _run(risk, HeavyBall, 200, lr=lr, beta=beta)
     torchs = _run(risk, torch.optim.SGD, 200, lr=lr, momentum=beta, dampening=dampening)
@@ -398,14 +398,6 @@ def _run(problem: Problem, kind: Any, steps: int, **options: Any) -> Any:
     twin = problem.at(problem.theta)
     record = ("value", "theta")
     return descend(twin, kind(twin.parameters(), **options), steps, record=record)
-
-
-def _logistic(seed: Seed, dim: int) -> LogisticRisk:
-    """Draw a regularized logistic regression with noisy labels."""
-    rng = seed.torch()
-    X = torch.randn(100, dim, generator=rng, dtype=torch.float64)
-    y = X[:, 0] + torch.randn(100, generator=rng, dtype=torch.float64) > 0
-    return LogisticRisk(X, y.long(), l2=0.1)
 
 
 def _ravine_figure() -> go.Figure:

@@ -79,8 +79,8 @@ from principia.lab.seeds import Seed
 from principia.mathematics.taylor import newton
 from principia.networks.linear_dynamics import Whitener
 from principia.optimization.gradient_descent import best_fixed_lr, descend
+from principia.optimization.problems import LogisticRisk, Problem, Quadratic, Saddle
 from principia.optimization.sgd import per_sample_gradients
-from principia.optimization.smoothness import LogisticRisk, Problem, Quadratic, Saddle
 from principia.regression.softmax import softmax_jacobian
 
 Law = Literal["classes", "normal"]

@@ -53,7 +53,7 @@ from principia.networks.mlp import MLP
 from principia.optimization.adagrad import effective_lr
 from principia.optimization.adam import Adam
 from principia.optimization.gradient_descent import descend
-from principia.optimization.smoothness import LogisticRisk, Quadratic
+from principia.optimization.problems import Quadratic, noisy_logistic
 
 Rho = Annotated[float, Range(0.5, 0.95)]
 Dim = Annotated[int, Range(1, 50)]
@@ -92,7 +92,7 @@ def torch_is_the_formula(
     eps_inside: bool = False,
 ) -> Evidence:
     r"""`torch.optim.RMSprop` is the formula, step for step, with $\varepsilon$ beside the root."""
-    risk = _risk(seed, dim)
+    risk = noisy_logistic(seed.torch(), dim=dim)
     trace = descend(
         risk, RMSprop(risk.parameters(), lr=0.05, alpha=rho, eps=eps), 100,
         record=("theta", "value"),
@@ -285,11 +285,3 @@ class _Rates(Part):
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         self._rates = list(state["rates"])
-
-
-def _risk(seed: Seed, dim: int) -> LogisticRisk:
-    """Draw a regularized logistic regression with noisy labels."""
-    rng = seed.torch()
-    X = torch.randn(100, dim, generator=rng, dtype=torch.float64)
-    y = X[:, 0] + torch.randn(100, generator=rng, dtype=torch.float64) > 0
-    return LogisticRisk(X, y.long(), l2=0.1)

@@ -77,7 +77,7 @@ from principia.lab.training import Part, Supervised, Trained, accuracy, fit
 from principia.lab.training.metrics import outputs_of
 from principia.networks.mlp import MLP
 from principia.optimization.gradient_descent import descend
-from principia.optimization.smoothness import LogisticRisk, Problem, Quadratic, noisy
+from principia.optimization.problems import LogisticRisk, Problem, Quadratic, noisy
 
 Order = Literal["permutation", "replacement", "fixed", "sorted"]
 Loss = Callable[[Tensor, Tensor], Tensor]
