@@ -312,7 +312,7 @@ def variance_identity(
     })
 
 
-@claim(control={"formula": "E[x²] - E[x]²"}, source="Chan, Golub and LeVeque 1983")
+@claim(control={"formula": "E[x²] - E[x]²"}, source="Chan, Golub and LeVeque 1983", headline=True)
 def streaming_moments(
     seed: Seed, *, rows: Annotated[int, Range(1000, 200_000)] = 100_000,
     batches: Annotated[int, Range(2, 200)] = 37, offset: Annotated[float, Range(10, 1e8)] = 1e8,

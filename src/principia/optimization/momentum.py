@@ -314,6 +314,7 @@ def root_kappa_iterations(
 
 @claim(
     control={"problem": "Lessard"}, source="Lessard, Recht and Packard 2016, sec. 4.6",
+    headline=True,
     misprint=r"gradient descent with momentum has the best first-order convergence; on quadratics",
 )
 def heavy_ball_needs_a_quadratic(
