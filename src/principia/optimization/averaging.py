@@ -72,8 +72,8 @@ from principia.lab.seeds import Seed
 from principia.lab.training import Part, Supervised, accuracy, evaluate, fit
 from principia.networks.mlp import MLP
 from principia.optimization.gradient_descent import descend
-from principia.optimization.sgd import Slopes, batches
 from principia.optimization.problems import Problem, Quadratic, noisy
+from principia.optimization.sgd import Slopes, batches
 
 Rule = Callable[[Tensor, Tensor, Tensor | int], Tensor]
 Share = Annotated[float, Range(0, 1, open="low")]
