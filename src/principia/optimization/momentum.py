@@ -315,7 +315,7 @@ def root_kappa_iterations(
 @claim(
     control={"problem": "Lessard"}, source="Lessard, Recht and Packard 2016, sec. 4.6",
     headline=True,
-    misprint="gradient descent with momentum converges best of all first-order methods: on quadratics",
+    misprint="momentum converges best of all first-order methods; that is so on quadratics",
 )
 def heavy_ball_needs_a_quadratic(
     seed: Seed, *, steps: Annotated[int, Range(200, 5000)] = 1000,
