@@ -80,7 +80,7 @@ from principia.lab.seeds import Seed
 from principia.lab.training import fit
 from principia.mathematics.convexity import chord_violation, condition_number, strong_convexity
 from principia.networks.mlp import MLP
-from principia.optimization.problems import (  # noqa: F401
+from principia.optimization.problems import (
     DoubleWell,
     Lessard,
     LogisticRisk,
@@ -91,7 +91,6 @@ from principia.optimization.problems import (  # noqa: F401
     ScalarNet,
     SineBowl,
     log_spaced,
-    noisy,
 )
 from principia.regression.softmax import SoftmaxRegression, softmax_jacobian
 
