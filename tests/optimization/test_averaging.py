@@ -12,7 +12,7 @@ from planting import assert_caught
 from principia.lab.errors import UsageError
 from principia.optimization.averaging import Averaged, WeightAverage, exponential, tail
 from principia.optimization.gradient_descent import descend
-from principia.optimization.smoothness import Quadratic, ScalarNet, noisy
+from principia.optimization.problems import Quadratic, ScalarNet, noisy
 
 KEY = "optimization/averaging"
 FORMULA = "torch_average_is_the_formula"

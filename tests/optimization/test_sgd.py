@@ -12,6 +12,7 @@ from principia.lab.catalog import page
 from principia.lab.errors import UsageError
 from principia.networks.mlp import MLP
 from principia.optimization.gradient_descent import descend
+from principia.optimization.problems import Quadratic, noisy
 from principia.optimization.sgd import (
     batches,
     empirical_risk,
@@ -19,7 +20,6 @@ from principia.optimization.sgd import (
     per_sample_gradients,
     zero_one_risk,
 )
-from principia.optimization.smoothness import Quadratic, noisy
 
 KEY = "optimization/sgd"
 
