@@ -79,6 +79,7 @@ from principia.lab.seeds import Seed
 from principia.mathematics.taylor import newton
 from principia.networks.linear_dynamics import Whitener
 from principia.optimization.gradient_descent import best_fixed_lr, descend
+from principia.optimization.nesterov import Nesterov
 from principia.optimization.problems import LogisticRisk, Problem, Quadratic, Saddle
 from principia.optimization.sgd import per_sample_gradients
 from principia.regression.softmax import softmax_jacobian
@@ -682,8 +683,6 @@ def second_order(
 
 def _race(risk: LogisticRisk, method: str, most: int) -> tuple[Tensor, Tensor, Tensor]:
     """Run a method from 0: gradient norms, iterates, and backward passes before each step."""
-    from principia.optimization.nesterov import Nesterov
-
     risk = risk.at(torch.zeros_like(risk.theta))
     lr, passes = 1 / cast("float", risk.smoothness), [0]
     kinds: dict[str, tuple[int, Any, dict[str, Any]]] = {
