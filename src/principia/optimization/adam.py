@@ -166,8 +166,8 @@ def alternating_losses(C: Annotated[float, Range(2, math.inf, open="low")] = 3.0
 
 @claim(
     control={"form": "printed"}, source="Kingma and Ba 2015, alg. 1; Reddi et al. 2018, alg. 2",
-    misprint=r"$\hat m=m(1-\beta_1^t),\ \hat v=v(1-\beta_2^t),\ "
-    r"\theta\leftarrow\theta+\eta\hat m/\sqrt{\hat v}$",
+    misprint=r"$\hat m=m(1-\beta_1^t)$, $\hat v=v(1-\beta_2^t)$, "
+    r"$\theta\leftarrow\theta+\eta\hat m/\sqrt{\hat v}$",
 )
 def torch_is_the_formula(
     seed: Seed, *, dim: Dim = 8, beta1: Annotated[float, Range(0.85, 0.95)] = 0.9,
