@@ -41,7 +41,7 @@ def network(*sizes, seed=0):
          "gradient_is_cheap"),
         ("jvp(grad(f), (x.clone(),), (v.to(x),))[1]", "jvp(grad(f), (x.clone(),), (v.to(x),))[0]",
          "hessian_vector"),
-        ("_warm_up()\n    with _stateless", "f(_jacobian(f, x, 'forward'))\n    with _stateless",
+        ("warm_up()\n    with _stateless", "f(_jacobian(f, x, 'forward'))\n    with _stateless",
          "hessian_vector"),
         ("round(math.sqrt(len(net)))", "len(net)", "memory_for_time"),
         ("list(self), self.segments", "list(self)[::-1], self.segments", "memory_for_time"),

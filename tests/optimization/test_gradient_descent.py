@@ -43,8 +43,7 @@ def normal(*shape, seed=0):
 @pytest.mark.parametrize(
     ("old", "new", "claim"),
     [
-        ("            optimizer.zero_grad()\n            values", "            values",
-         "torch_sgd_is_gd"),
+        ("problem.theta.grad = None  # zero_grad", "pass  # zero_grad", "torch_sgd_is_gd"),
         ('"theta": point.clone,', '"theta": lambda: point,', "torch_sgd_is_gd"),
         ("    for upcoming in range(steps):", "    for upcoming in range(1, steps):",
          "best_fixed_step"),

@@ -206,7 +206,7 @@ def bernstein_bound(
 
 
 def cauchy_schwarz_gap(
-    x: Float[Tensor, "*B n"], y: Float[Tensor, "*B n"]
+    x: Float[Tensor, "*X n"], y: Float[Tensor, "*Y n"]
 ) -> Float[Tensor, "*B"]:
     r"""Measures $\Vert x\Vert^2\Vert y\Vert^2-\langle x,y\rangle^2$ along the last axis.
 
