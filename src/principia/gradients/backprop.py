@@ -62,6 +62,7 @@ from principia.lab import figures
 from principia.lab.claims import claim
 from principia.lab.data.handwriting import handwriting
 from principia.lab.domains import Choice, Positive, Range
+from principia.lab.draws import randn
 from principia.lab.errors import refuse
 from principia.lab.evidence import Evidence, Series
 from principia.lab.experiments import Run, at_least_goal, at_most_goal, experiment
@@ -283,7 +284,7 @@ def equals_autograd(
     for layers, activation, loss in kinds:
         sizes, out = [5, *[width] * (layers - 1), 3], activation if loss is F.mse_loss else None
         mlp = MLP(sizes, activation=activation, out_activation=out, rng=rng).double()
-        x, y = _normal(rng, batch, 5), _targets(rng, batch, loss)
+        x, y = randn(rng, batch, 5), _targets(rng, batch, loss)
         value, found = (backprop if slope == "kept" else _slopeless)(mlp, x, y, loss)
         exact, deltas = _by_autograd(mlp, x, y, loss)
         depths.append(layers)
@@ -291,7 +292,7 @@ def equals_autograd(
         signals += map(_gap, error_signals(mlp, x, y, loss), deltas)
 
         here, ends, signs = parameters_to_vector(mlp.parameters()).detach(), [], []
-        along = _normal(rng, len(here)) / width**0.5
+        along = randn(rng, len(here)) / width**0.5
         for step in (STEP, -STEP):
             vector_to_parameters(here + step * along, mlp.parameters())
             outputs = mlp.activations(x)
@@ -324,10 +325,10 @@ def layer_jacobian_claim(
 ) -> Evidence:
     r"""A layer's Jacobian is $\partial F/\partial x=\mathrm{diag}(\dot\varphi(Wx+b))\,W$."""
     rng, parts = seed.torch(), {}
-    x = _normal(rng, batch, n)
+    x = randn(rng, batch, n)
     for name in BENT if activation == "all" else (activation,):
         for m in (n, n + 3):
-            W, b = _normal(rng, m, n) / n**0.5, _normal(rng, m) / 2
+            W, b = randn(rng, m, n) / n**0.5, randn(rng, m) / 2
             found = layer_jacobian(W, b, x, name)
             if m == n and order == "W diag(φ̇)":
                 found = W * ACTIVATIONS[name].derivative(F.linear(x, W, b))[:, None]
@@ -404,7 +405,7 @@ def batch_gradient_is_mean(
     r"""The gradient of the mean loss is the mean of the gradients of the samples."""
     rng, parts = seed.torch(), {}
     mlp = MLP([5, width, width, 3], activation=activation, rng=rng).double()
-    x, weights = _normal(rng, batch, 5), {k: one.detach() for k, one in mlp.named_parameters()}
+    x, weights = randn(rng, batch, 5), {k: one.detach() for k, one in mlp.named_parameters()}
     for loss in LOSSES:
 
         def of_one(weights: Any, x: Tensor, y: Tensor, loss: Loss = loss) -> Tensor:
@@ -456,14 +457,10 @@ def train_digits(
     run.figure("error_signals", _signal_figure(mlp.cpu(), x_test, y_test, side))
 
 
-def _normal(rng: torch.Generator, *shape: int) -> Tensor:
-    return torch.randn(shape, generator=rng, dtype=torch.float64)
-
-
 def _targets(rng: torch.Generator, rows: int, loss: Loss) -> Tensor:
     """Draw what a loss compares three outputs with: numbers, or classes."""
     if loss is F.mse_loss:
-        return _normal(rng, rows, 3)
+        return randn(rng, rows, 3)
     return torch.randint(3, (rows,), generator=rng)
 
 
@@ -494,7 +491,7 @@ def _same_descent(seed: Seed, width: int, depth: int, batch: int) -> Evidence:
     """Compare a few steps with those of autograd, on a loss whose derivative is not known here."""
     rng, loss = seed.torch(), functools.partial(F.cross_entropy, label_smoothing=0.1)
     ours = MLP([5, *[width] * (depth - 1), 3], activation="tanh", rng=rng).double()
-    theirs, x, y = copy.deepcopy(ours), _normal(rng, batch, 5), _targets(rng, batch, loss)
+    theirs, x, y = copy.deepcopy(ours), randn(rng, batch, 5), _targets(rng, batch, loss)
     trainer = BackpropTrainer(ours, lr=0.3, loss=loss)
     sgd = torch.optim.SGD(theirs.parameters(), 0.3)
     for _ in range(5):
@@ -511,7 +508,7 @@ def _square_network(
     """Make layers from n to n units, where a wrong product still runs; list W, b, x of each."""
     rng, sizes = seed.torch(), [width] * (depth + 1)
     mlp = MLP(sizes, activation=activation, out_activation=activation, rng=rng).double()
-    x, y = _normal(rng, 2, batch, width)
+    x, y = randn(rng, 2, batch, width)
     triples = zip(mlp.layers, mlp.activations(x), strict=False)
     return mlp, x, y, [(one.weight.detach(), one.bias.detach(), h.detach()) for one, h in triples]
 

@@ -64,6 +64,7 @@ from principia.lab import figures
 from principia.lab.claims import claim
 from principia.lab.data.handwriting import handwriting
 from principia.lab.domains import Count, Range
+from principia.lab.draws import randn
 from principia.lab.errors import refuse
 from principia.lab.evidence import Evidence, Picture, Series
 from principia.lab.experiments import Run, at_least_goal, at_most_goal, experiment
@@ -265,7 +266,7 @@ def sufficient_statistics(
     r"""Of the data, the gradient of a linear network sees $\Sigma$ and $\Gamma$ only."""
     rng = seed.torch()
     net, X, Y = _problem(rng, [inputs, *[width] * (depth - 1), outputs], samples, between)
-    mix = torch.linalg.qr(_normal(rng, samples, samples)).Q
+    mix = torch.linalg.qr(randn(rng, samples, samples)).Q
     # as many samples as coordinates are enough for any moments
     few = ((inputs + outputs) / samples) ** 0.5 * torch.linalg.qr(torch.cat([X, Y], dim=1)).R
     gradient, mixed = _autograd(net, X, Y), _autograd(net, mix @ X, mix @ Y)
@@ -329,7 +330,7 @@ def gain_to_the_depth(
     for Q in _orthogonal(rng, depth, width, width):
         layers.append(nn.utils.skip_init(nn.Linear, width, width, bias=False).double())
         _set(layers[-1].weight, gain * Q)
-    x, readout = _normal(rng, 1, width), _normal(rng, width)
+    x, readout = randn(rng, 1, width), randn(rng, width)
 
     def built(many: int) -> nn.Module:
         if not skip:
@@ -362,8 +363,8 @@ def spectrum_spreads(
     layers: Literal["Gaussian", "orthogonal"] = "Gaussian",
 ) -> Evidence:
     r"""The log condition number of a product of $L$ Gaussian layers grows linearly with $L$."""
-    draw = _orthogonal if layers == "orthogonal" else _normal
-    Ws = draw(seed.torch(), depth, networks, width, width) / (width**0.5 if draw is _normal else 1)
+    draw = _orthogonal if layers == "orthogonal" else randn
+    Ws = draw(seed.torch(), depth, networks, width, width) / (width**0.5 if draw is randn else 1)
     # below 1e-16 of the largest, values drown in rounding: the inverse network has the smallest
     inverses, numbers = torch.linalg.inv(Ws), torch.arange(1, depth + 1)
     ways = [factors for many in numbers for factors in (Ws[:many], inverses[:many].flip(0))]
@@ -505,12 +506,8 @@ def _sliding(prefix: str, states: Mapping[float, Mapping[str, list[float]]]) -> 
     return figure.update_layout(sliders=sliders, legend=legend, height=480)
 
 
-def _normal(rng: torch.Generator, *shape: int) -> Tensor:
-    return torch.randn(shape, generator=rng, dtype=torch.float64)
-
-
 def _orthogonal(rng: torch.Generator, *shape: int) -> Tensor:
-    return torch.linalg.qr(_normal(rng, *shape)).Q
+    return torch.linalg.qr(randn(rng, *shape)).Q
 
 
 def _set(parameter: Tensor, value: Tensor) -> None:
@@ -524,9 +521,9 @@ def _problem(
     """Draw a network that keeps the size of what goes through it, inputs and targets."""
     net = MLP(sizes, activation=activation, bias=False, rng=rng).double()
     for layer in net.layers:
-        _set(layer.weight, _normal(rng, *layer.weight.shape) / layer.in_features**0.5)
-    X = _normal(rng, samples, sizes[0])
-    return net, X, X[:, :1] + _normal(rng, samples, sizes[-1])
+        _set(layer.weight, randn(rng, *layer.weight.shape) / layer.in_features**0.5)
+    X = randn(rng, samples, sizes[0])
+    return net, X, X[:, :1] + randn(rng, samples, sizes[-1])
 
 
 def _weights(net: MLP) -> list[Tensor]:

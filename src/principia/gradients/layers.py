@@ -68,6 +68,7 @@ from torch.nn import functional as F
 from principia.lab.claims import claim
 from principia.lab.data.handwriting import handwriting
 from principia.lab.domains import Choice, Count, Positive, Range, SeedNumber
+from principia.lab.draws import randn
 from principia.lab.errors import refuse
 from principia.lab.evidence import Evidence, Series
 from principia.lab.experiments import Run, at_least_goal, at_most_goal, experiment
@@ -399,7 +400,7 @@ LAYERS: Mapping[str, Layer] = _Table(
     ),
     hardtanh=Layer(
         HardtanhFn.apply, F.hardtanh, "h = min(max(z, −1), 1)", "∂L/∂z = δ ⊙ [|z| < 1]",
-        lambda B, n, m: ((B, n),), lambda rng, shapes: [_clear(_normal(rng, *shapes[0]))],
+        lambda B, n, m: ((B, n),), lambda rng, shapes: [_clear(randn(rng, *shapes[0]))],
     ),
     max=Layer(
         MaxFn.apply, lambda z: z.amax(dim=-1), "h = max z", "∂L/∂z = δ e_argmax",
@@ -421,7 +422,7 @@ LAYERS: Mapping[str, Layer] = _Table(
         SoftmaxCrossEntropyFn.apply, lambda z, y: F.cross_entropy(z, y, reduction="none"),
         "ℓ = −ln softmax(z)_y", "∂ℓ/∂z = p − e_y", lambda B, n, m: ((B, n), (B,)),
         lambda rng, shapes: [
-            _normal(rng, *shapes[0]), torch.randint(shapes[0][1], shapes[1], generator=rng)
+            randn(rng, *shapes[0]), torch.randint(shapes[0][1], shapes[1], generator=rng)
         ],
     ),
 )
@@ -515,12 +516,12 @@ def every_layer(
         sizes = [(1, 1, 1), (2, 3, 4), (2, 5, 1), (3, 3, 3), (4, 1, 2)]
         failed[name] = [not check(tried, row.shapes(*one), seed.child(one)) for one in sizes]
         operands = _operands(row, rng, row.shapes(5, 4, 3))
-        delta = _normal(rng, *row.reference(*operands).shape)
+        delta = randn(rng, *row.reference(*operands).shape)
         ours.append(_pulled(tried.apply, operands, delta))
         theirs.append(_pulled(row.reference, operands, delta))
     parts = {"gradients of torch": identical(torch.cat(ours), torch.cat(theirs))}
     if layer in ("all", "residual"):
-        x, delta = _normal(rng, 2, 5, 4)
+        x, delta = randn(rng, 2, 5, 4)
         through = _pulled(lambda x: ResidualFn.apply(x, x.sin()), [x.requires_grad_()], delta)
         parts["x + sin x"] = identical(through, (delta + delta * x.cos()).flatten())
     why = f"finite differences of step {CHECKED:g} in float64 are exact to far less than that"
@@ -535,8 +536,8 @@ def linear_layer(
 ) -> Evidence:
     r"""$z=Wx$: $\partial L/\partial W=(\partial L/\partial z)x^\top$, summed over a batch."""
     rng = seed.torch()
-    W, b, c = _normal(rng, width, width), _normal(rng, width), _normal(rng, width)  # square
-    x = _normal(rng, batch, width)
+    W, b, c = randn(rng, width, width), randn(rng, width), randn(rng, width)  # square
+    x = randn(rng, batch, width)
     operands = [one.requires_grad_() for one in (x, W, b)]
     delta = c * torch.cos(F.linear(*operands)).detach()  # of L, the sum of c sin z
     by_torch = _pulled(F.linear, operands, delta).split([one.numel() for one in operands])
@@ -560,7 +561,7 @@ def elementwise_layer(
 ) -> Evidence:
     r"""$h=f(z)$: $\partial L/\partial z=\partial L/\partial h\odot f'(z)$, at the field $z$."""
     rng, row = seed.torch(), ACTIVATIONS[f]
-    z, delta = 2 * _normal(rng, batch, width), _normal(rng, batch, width)
+    z, delta = 2 * randn(rng, batch, width), randn(rng, batch, width)
     slope, leaf = row.derivative(z if at == "z" else row.module()(z)), [z.clone().requires_grad_()]
     by_torch = {name: _pulled(one.module(), leaf, delta) for name, one in ACTIVATIONS.items()}
     by_rule = [
@@ -585,7 +586,7 @@ def fused_softmax(
 ) -> Evidence:
     r"""Softmax and logarithm cancel to $p-e_y$, exact in float32 also where $p_y$ vanishes."""
     rng, samples = seed.torch(), 32
-    z, y = _normal(rng, samples, classes), torch.randint(classes, (samples,), generator=rng)
+    z, y = randn(rng, samples, classes), torch.randint(classes, (samples,), generator=rng)
     leaf, ones = z.clone().requires_grad_(), z.new_ones(samples)
     separate = _pulled(lambda z: _unfused(z, y), [leaf], ones)
     exact = z.softmax(dim=1) - F.one_hot(y, classes)
@@ -622,13 +623,13 @@ def broadcasting_sums(
 ) -> Evidence:
     r"""The gradient of a broadcast operand is the sum over the axes along which it is repeated."""
     rng, parts = seed.torch(), {}
-    x = _normal(rng, batch, steps, width)
+    x = randn(rng, batch, steps, width)
     places = {
         "a bias": ((width,), (0, 1)), "a number": ((), (0, 1, 2)), "a column": ((steps, 1), (0, 2)),
         "a row a sample": ((batch, 1, width), (1,)), "once and for all": ((1, 1, 1), (0, 1, 2)),
     }
     for name, (shape, axes) in places.items():
-        a = _normal(rng, *shape).requires_grad_()
+        a = randn(rng, *shape).requires_grad_()
         copies = a.detach().expand_as(x).clone().requires_grad_()  # every use has its own number
         delta = torch.cos(x + copies).detach()  # of L, the sum of sin(x + a)
         of_copies = _pulled(torch.add, [copies], delta, x).view_as(x)
@@ -649,10 +650,10 @@ def relu_at_zero(
     rng, relu = seed.torch(), ACTIVATIONS["relu"]
     chosen = {one: replace(relu, derivative=_with_slope(one)) for one in (0.0, value, 1.0)}
     grid, zeros = torch.linspace(-3, 3, 601, dtype=torch.float64), torch.zeros(width).double()
-    delta, leaf = _normal(rng, width), [zeros.requires_grad_()]
+    delta, leaf = randn(rng, width), [zeros.requires_grad_()]
     seen = [_pulled(lambda z, f=f: ElementwiseFn.apply(z, f), leaf, delta) for f in chosen.values()]
     mlp = MLP([5, width, width, 3], rng=rng).double()
-    x, y, fields = _normal(rng, samples, 5), _normal(rng, samples, 3), []
+    x, y, fields = randn(rng, samples, 5), randn(rng, samples, 3), []
     gradients = {one: _of_net(mlp, f, x, y, fields) for one, f in chosen.items()}
     by_torch = torch.autograd.grad((mlp(x) - y).square().sum() / 2, [*mlp.parameters()])
     below = {f"slope {one:g} at 0": never(
@@ -757,10 +758,6 @@ def _table(seed: Seed) -> Any:
     return figure.update_layout(height=340, margin={"l": 10, "r": 10, "t": 10, "b": 10})
 
 
-def _normal(rng: torch.Generator, *shape: int) -> Tensor:
-    return torch.randn(shape, generator=rng, dtype=torch.float64)
-
-
 def _clear(z: Tensor) -> Tensor:
     """Move numbers that are too near to -1 or 1."""
     return torch.where((z.abs() - 1).abs() < CLEAR, z + 2 * CLEAR, z)
@@ -768,11 +765,11 @@ def _clear(z: Tensor) -> Tensor:
 
 def _ranks(rng: torch.Generator, *shape: int) -> Tensor:
     """Draw numbers of which no two of the last axis are near to each other."""
-    return _normal(rng, *shape).argsort(dim=-1) + torch.rand(1, generator=rng, dtype=torch.float64)
+    return randn(rng, *shape).argsort(dim=-1) + torch.rand(1, generator=rng, dtype=torch.float64)
 
 
 def _operands(layer: Layer, rng: torch.Generator, shapes: Any) -> tuple[Tensor, ...]:
-    drawn = layer.draw(rng, shapes) if layer.draw else [_normal(rng, *one) for one in shapes]
+    drawn = layer.draw(rng, shapes) if layer.draw else [randn(rng, *one) for one in shapes]
     return tuple(one.requires_grad_() if one.is_floating_point() else one for one in drawn)
 
 

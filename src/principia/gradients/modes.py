@@ -68,6 +68,7 @@ from principia.lab import figures
 from principia.lab.claims import claim
 from principia.lab.data.handwriting import handwriting
 from principia.lab.domains import Count, Range
+from principia.lab.draws import randn
 from principia.lab.errors import refuse
 from principia.lab.evidence import Evidence, Picture, Series
 from principia.lab.experiments import Run, at_least_goal, at_most_goal, experiment
@@ -340,8 +341,8 @@ def same_numbers(
 ) -> Evidence:
     r"""Forward mode, reverse mode, dual numbers and finite differences give one Jacobian."""
     rng = seed.torch()
-    A, B = _normal(rng, 2, width, inputs) / inputs**0.5
-    C, x = _normal(rng, outputs, width) / width**0.5, _normal(rng, inputs)
+    A, B = randn(rng, 2, width, inputs) / inputs**0.5
+    C, x = randn(rng, outputs, width) / width**0.5, randn(rng, inputs)
     times = operator.mul if product == "both terms" else _half_product
 
     def f(x: Any) -> Any:
@@ -371,7 +372,7 @@ def forward_needs_inputs(
 ) -> Evidence:
     r"""A Jacobian costs $n$ forward passes, one an input, or $m$ reverse ones, one an output."""
     net = MLP([width] * 4, activation=activation, rng=seed.torch()).double()
-    x = _normal(seed.child("x").torch(), width)
+    x = randn(seed.child("x").torch(), width)
     once, _ = _counted(net, x)
 
     def cost(n: int, m: int, mode: Mode) -> tuple[int, float]:
@@ -446,15 +447,15 @@ def hessian_vector(
     rng = seed.torch()
     net = MLP([inputs, *[width] * (depth - 1), 1], activation="tanh", rng=rng).double()
     net.requires_grad_(False)
-    batch = _normal(rng, 6, inputs)
+    batch = randn(rng, 6, inputs)
     # functions of the inputs, all weights fixed, and of the weights
     cases: dict[str, tuple[Function, Tensor]] = {
-        "inputs": (lambda x: net(x)[0], _normal(rng, inputs)),
+        "inputs": (lambda x: net(x)[0], randn(rng, inputs)),
         "weights": _of_weights(net, lambda out: out.square().mean(), batch),
     }
     parts = {}
     for name, (f, x) in cases.items():
-        v = _normal(rng, len(x))
+        v = randn(rng, len(x))
         find = hvp if how == "hvp" else lambda f, x, v: _jacobian(grad(f), x, "forward") @ v
         gradient = grad(f)
         differences = (gradient(x + STEP * v) - gradient(x - STEP * v)) / (2 * STEP)
@@ -482,7 +483,7 @@ def memory_for_time(
     r"""Stored activations grow as $L$, or as $\sqrt L$ for at most one more forward pass."""
     depths, stored, extra, parts = [16, 36, 64, 144], [], [], {}
     for depth in depths:
-        net, x = _deep(seed, width, depth), _normal(seed.child(depth).torch(), batch, width)
+        net, x = _deep(seed, width, depth), randn(seed.child(depth).torch(), batch, width)
         thrifty = checkpointed(net, segments=None if segments == "√L" else 1)
         stored.append((_stored(net, x), _stored(thrifty, x)))
         (flops, exact), (more, found) = (_counted(_gradient, one, x) for one in (net, thrifty))
@@ -544,10 +545,6 @@ def crossover(
         x, y, *_ = handwriting(run)
         speedup, difference = _both_gradients(run.seed, x[:100].flatten(1), y[:100], repeats)
         run.record(mnist_speedup=speedup, mnist_difference=difference)
-
-
-def _normal(rng: torch.Generator, *shape: int) -> Tensor:
-    return torch.randn(shape, generator=rng, dtype=torch.float64)
 
 
 def _half_product(a: Any, b: Any) -> Any:

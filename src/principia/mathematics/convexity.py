@@ -65,6 +65,7 @@ from principia.lab import figures
 from principia.lab.claims import claim
 from principia.lab.data.mnist import mnist
 from principia.lab.domains import Count, NonNegative, Positive, Range
+from principia.lab.draws import rand, randn
 from principia.lab.errors import refuse
 from principia.lab.evidence import Evidence, Picture, Series
 from principia.lab.experiments import Run, at_least_goal, experiment
@@ -401,7 +402,7 @@ def convex_set(
 ) -> Evidence:
     r"""Balls, polytopes and the PSD cone hold the segment between any two of their points."""
     rng = seed.torch()
-    faces = F.normalize(_normal(rng, 4 * dim, dim), dim=1)
+    faces = F.normalize(randn(rng, 4 * dim, dim), dim=1)
     members: dict[str, Function] = {
         "ball": lambda x: x.norm() <= 1 + ROUNDING,
         "polytope": lambda x: (faces @ x).max() <= 1 + ROUNDING,
@@ -410,18 +411,18 @@ def convex_set(
     }
 
     def draw(name: str) -> Tensor:
-        share = (1.5 * _uniform(rng, pairs, 1)).clamp(max=1.0)  # a third lies on the boundary
+        share = (1.5 * rand(rng, pairs, 1)).clamp(max=1.0)  # a third lies on the boundary
         if name == "PSD cone":
-            A = _normal(rng, pairs, dim, dim) * (torch.arange(dim) * share[..., None] < 1)
+            A = randn(rng, pairs, dim, dim) * (torch.arange(dim) * share[..., None] < 1)
             return (A @ A.mT).flatten(1)
-        rays = F.normalize(_normal(rng, pairs, dim), dim=1)
+        rays = F.normalize(randn(rng, pairs, dim), dim=1)
         if name == "polytope":  # some rays may never meet a face
             return share * rays / (rays @ faces.mT).amax(dim=1, keepdim=True).clamp(min=0.1)
         return rays * (share if name == "ball" else (1 + share) / 2)
 
     parts = {}
     for name in dict.fromkeys([region, "ball", "polytope", "PSD cone"]):
-        x, y, lam = draw(name), draw(name), _uniform(rng, pairs)
+        x, y, lam = draw(name), draw(name), rand(rng, pairs)
         inside, middle = is_convex_set(members[name], x, y, lam), _between("", x, y, lam)[0]
         kept, lost = (middle[which][:400] for which in (inside, ~inside))
         parts[name] = never(~inside, why="a theorem: no exception").drawn(
@@ -440,7 +441,7 @@ def convex_function(
 ) -> Evidence:
     r"""Chords above, a convex epigraph, tangents below and $\nabla^2f\succeq0$ say the same."""
     rng, verdicts = seed.torch(), []
-    plane, lam = [_spread(rng, pairs, dim, 2.0) for _ in range(2)], _uniform(rng, pairs)
+    plane, lam = [_spread(rng, pairs, dim, 2.0) for _ in range(2)], rand(rng, pairs)
     for name, (f, _) in ZOO.items():
         x, y = (one.exp() if "log x" in name else one for one in plane)  # logarithms need x > 0
         rounding = 1e-10 * (1 + float(f(torch.cat([x, y])).abs().max()))
@@ -467,7 +468,7 @@ def local_is_global(
 ) -> Evidence:
     r"""Every local minimum of a convex function is global: descent from anywhere ends as low."""
     rng, rows = seed.torch(), 20 * dim
-    X, noise, start = (_normal(rng, *one) for one in ((rows, dim), (rows,), (starts, dim)))
+    X, noise, start = (randn(rng, *one) for one in ((rows, dim), (rows,), (starts, dim)))
     Z, A, start = X * (X[:, 0] + 2 * noise).sign()[:, None], torch.cat([X, -X]), 2 * start
     top, targets = float(torch.linalg.eigvalsh(X.mT @ X)[-1]) / rows, (noise**3).expand(starts, -1)
     problems: dict[str, tuple[Function, float]] = {  # and a bound of its curvature on the way
@@ -510,7 +511,7 @@ def strict_inequality(
     r"""Strictly convex functions lie strictly below their chords for $\lambda\in(0,1)$."""
     rng = seed.torch()
     x, lam = _spread(rng, pairs, 1, 3.0), torch.linspace(0, 1, grid + 2, dtype=torch.float64)
-    y, lam = -x.sign() * _uniform(rng, pairs, 1), lam if weights == "[0, 1]" else lam[1:-1]
+    y, lam = -x.sign() * rand(rng, pairs, 1), lam if weights == "[0, 1]" else lam[1:-1]
     gaps = {
         name: -torch.stack([chord_violation(lambda x, f=f: f(x[0]), x, y, float(k)) for k in lam])
         for name, f in LINE_ZOO.items()
@@ -535,9 +536,9 @@ def at_most_one_minimizer(
 ) -> Evidence:
     r"""A strictly convex function has at most one minimizer; $e^x$, strictly convex, has none."""
     rng = seed.torch()
-    shift, scale = 2 * float(_uniform(rng, 1)) - 1, 0.5 + float(_uniform(rng, 1))
+    shift, scale = 2 * float(rand(rng, 1)) - 1, 0.5 + float(rand(rng, 1))
     half = torch.logspace(1, math.log2(widest), boxes, base=2.0, dtype=torch.float64)
-    center = half * (_uniform(rng, boxes) - 0.5) / 2
+    center = half * (rand(rng, boxes) - 0.5) / 2
     counts, lowest = {}, {}
     for name, f in LINE_ZOO.items():
         slopes = vmap(grad(lambda x, f=f: f(scale * (x - shift))))
@@ -575,8 +576,8 @@ def preserving_operations(
 ) -> Evidence:
     r"""Sums, maxima, $f(Ax+b)$, lines, and $h\circ f$ with $h$ convex and rising keep convexity."""
     rng, h = seed.torch(), OUTER[outer]
-    A, B, b, p, w = (_normal(rng, *one) for one in ((5, dim), (dim, dim), (5,), (dim,), (3,)))
-    x, y, lam = _normal(rng, pairs, dim), _normal(rng, pairs, dim), _uniform(rng, pairs)
+    A, B, b, p, w = (randn(rng, *one) for one in ((5, dim), (dim, dim), (5,), (dim,), (3,)))
+    x, y, lam = randn(rng, pairs, dim), randn(rng, pairs, dim), rand(rng, pairs)
 
     def smooth(x: Tensor) -> Tensor:
         return (A @ x + b).logsumexp(0)
@@ -618,9 +619,9 @@ def strong_convexity_claim(
     r"""On quadratics gradients grow apart, and curve, by at least $\mu=\lambda_{\min}$ exactly."""
     rng, mu = seed.torch(), factor / condition
     H, Q = _spd(rng, dim, condition)
-    b, x = _normal(rng, dim), _normal(rng, pairs, dim)
+    b, x = randn(rng, dim), randn(rng, pairs, dim)
     mix = torch.linspace(0, 1, pairs, dtype=x.dtype)[:, None]  # from the flattest way to random
-    way = F.normalize((1 - mix) * Q[:, 0] + mix * F.normalize(_normal(rng, pairs, dim), dim=1))
+    way = F.normalize((1 - mix) * Q[:, 0] + mix * F.normalize(randn(rng, pairs, dim), dim=1))
     y = x + 2 * way
 
     def f(x: Tensor) -> Tensor:
@@ -679,7 +680,7 @@ def lipschitz_is_sup_slope(
 ) -> Evidence:
     r"""$L=\sup|f'|$: that of $e^x$ on $(-\infty,b]$ is $e^b$, so that none serves all $b$."""
     rng = seed.torch()
-    below = torch.cat([torch.zeros(1, 1), 5 * _uniform(rng, pairs, 1)])  # one point lies at b
+    below = torch.cat([torch.zeros(1, 1), 5 * rand(rng, pairs, 1)])  # one point lies at b
 
     def steepest(b: Tensor, gap: Tensor) -> Tensor:
         return lipschitz(torch.exp, b - below, b - below - gap)
@@ -688,7 +689,7 @@ def lipschitz_is_sup_slope(
     found = torch.stack([steepest(b, gaps[-1]) for b in ends])
     expected = (ends if constant == "e^b" else ends[5].expand(11)).exp()
     ratios = torch.stack([steepest(ends[-1], gap) / ends[-1].exp() for gap in gaps])
-    W, x = _normal(rng, dim, dim), _normal(rng, 2 * dim + 1, dim)
+    W, x = randn(rng, dim, dim), randn(rng, 2 * dim + 1, dim)
     # the steepest ways in each norm: axes, signs of rows, and the first singular vector
     ways = torch.cat([torch.eye(dim, dtype=x.dtype), W.sign(), torch.linalg.svd(W).Vh[:1]])
     norms: dict[float, Function] = {
@@ -717,14 +718,14 @@ def contraction(
 ) -> Evidence:
     r"""If $L<1$, the error after $t$ steps is at most $\frac{L^t}{1-L}\Vert x_1-x_0\Vert$."""
     rng = seed.torch()
-    Q, b, x0 = (_normal(rng, *one) for one in ((dim, dim), (dim,), (starts, dim)))
+    Q, b, x0 = (randn(rng, *one) for one in ((dim, dim), (dim,), (starts, dim)))
     Q, scales = torch.linalg.qr(Q).Q, factor * torch.linspace(1, -0.8, dim, dtype=b.dtype)
     M = (Q * scales) @ Q.mT
     limit = torch.linalg.lstsq(torch.eye(dim) - M, b[:, None], driver="gelsd").solution[:, 0]
     maps: dict[str, tuple[Function, Tensor, float, Tensor]] = {
         "affine": (lambda x: x @ M.mT + b, 3 * x0, factor, limit),
         # cos maps [0, 1] into itself, and is nowhere there steeper than sin 1
-        "cos": (torch.cos, _uniform(rng, starts, 1), math.sin(1), b.new_tensor([DOTTIE])),
+        "cos": (torch.cos, rand(rng, starts, 1), math.sin(1), b.new_tensor([DOTTIE])),
     }
     parts, times = {}, torch.arange(steps + 1, dtype=b.dtype)[:, None]
     for name, (f, x, L, at) in maps.items():
@@ -767,15 +768,15 @@ def condition_number_claim(
     r"""$\kappa\ge1$, $\kappa(cH)=\kappa(H)$, $\kappa(A^\top A)=\kappa(A)^2$, and $\kappa=L/\mu$."""
     rng, sizes = seed.torch(), torch.logspace(-3, 3, 13, dtype=torch.float64)
     H, Q = _spd(rng, dim, condition)
-    A, x, D = _normal(rng, dim + 2, dim), _normal(rng, 2 * dim, dim), torch.ones(13, dim).double()
-    y = x + torch.cat([Q.mT, _normal(rng, dim, dim)])  # along every eigenvector, and at random
+    A, x, D = randn(rng, dim + 2, dim), randn(rng, 2 * dim, dim), torch.ones(13, dim).double()
+    y = x + torch.cat([Q.mT, randn(rng, dim, dim)])  # along every eigenvector, and at random
     D[:, 0] = sizes
 
     def f(x: Tensor) -> Tensor:
         return x @ H @ x / 2
 
     scaled = sizes[:, None, None] * H if scaling == "c H" else D[:, :, None] * H * D[:, None]
-    kappas, many = condition_number(scaled), condition_number(_normal(rng, 50, dim, dim))
+    kappas, many = condition_number(scaled), condition_number(randn(rng, 50, dim, dim))
     mirror = Q @ ((-1.0) ** torch.arange(dim, dtype=x.dtype)).diag() @ Q.mT
     found = torch.stack([
         condition_number(H), condition_number(H @ mirror), condition_number(H @ H).sqrt(),
@@ -805,7 +806,7 @@ def lagrangian(
 ) -> Evidence:
     r"""Stationary points of $f-\gamma(g-c)$ solve $\min f$ s.t. $g=c$, and $\gamma=df^*/dc$."""
     rng, sign, h, parts = seed.torch(), 1 if form == "f − γ(g − c)" else -1, 1e-4, {}
-    a, p = F.normalize(_normal(rng, dim), dim=0), F.softmax(_normal(rng, dim), dim=0)
+    a, p = F.normalize(randn(rng, dim), dim=0), F.softmax(randn(rng, dim), dim=0)
     # f, g, and a start; then x*, γ and min f in closed form
     problems: dict[str, tuple[Function, ...]] = {
         "relative entropy": (
@@ -884,11 +885,11 @@ def _slices(
     linear, sizes = ends, (ends[0], hidden, ends[1])
     loss, shares = functools.partial(_loss, X, y), []
     for layers in run.steps((linear, sizes), f"{prefix}chords"):
-        one, two = (scale * _normal(rng, pairs, _count(layers)) for _ in range(2))
-        gaps = chord_violation(functools.partial(loss, layers), one, two, _uniform(rng, pairs))
+        one, two = (scale * randn(rng, pairs, _count(layers)) for _ in range(2))
+        gaps = chord_violation(functools.partial(loss, layers), one, two, rand(rng, pairs))
         shares.append(float((gaps > 1e-10).double().mean()))
     scales = [torch.full(((n + 1) * m,), n**-0.5) for n, m in itertools.pairwise(sizes)]
-    theta = _normal(rng, networks, _count(sizes)) * torch.cat(scales)  # one network a row
+    theta = randn(rng, networks, _count(sizes)) * torch.cat(scales)  # one network a row
     model = nn.ParameterList([theta])
     fit(
         model, (X, y), lambda model, batch, rng: _loss(batch[0], batch[1], sizes, model[0]).sum(),
@@ -905,7 +906,7 @@ def _slices(
         "loss_at_midpoints": lines[1].mean(),
     }
     run.record(**{f"{prefix}{name}": float(value) for name, value in found.items()})
-    begin, way = 0.1 * _normal(rng, 2, _count(linear))
+    begin, way = 0.1 * randn(rng, 2, _count(linear))
     straight = loss(linear, begin + t[:, None] * way)
     run.figure(f"{prefix}slices", figures.draw(Picture((
         *(Series(f"network {k + 1}", t, line, "measured", "line")
@@ -1051,19 +1052,11 @@ def _descend(f: Function, x: Tensor, lr: float) -> tuple[Tensor, Tensor]:
 
 def _spd(rng: torch.Generator, dim: int, condition: float) -> tuple[Tensor, Tensor]:
     """Draw a matrix with eigenvalues from 1 / condition to 1, and its eigenvectors (columns)."""
-    Q = torch.linalg.qr(_normal(rng, dim, dim)).Q
+    Q = torch.linalg.qr(randn(rng, dim, dim)).Q
     H = (Q * torch.logspace(-math.log10(condition), 0, dim, dtype=Q.dtype)) @ Q.mT
     return (H + H.mT) / 2, Q
 
 
 def _spread(rng: torch.Generator, count: int, dim: int, reach: float) -> Tensor:
     """Draw points in all directions, with radii that are uniform up to a reach."""
-    return reach * _uniform(rng, count, 1) * F.normalize(_normal(rng, count, dim), dim=1)
-
-
-def _uniform(rng: torch.Generator, *shape: int) -> Tensor:
-    return torch.rand(shape, generator=rng, dtype=torch.float64)
-
-
-def _normal(rng: torch.Generator, *shape: int) -> Tensor:
-    return torch.randn(shape, generator=rng, dtype=torch.float64)
+    return reach * rand(rng, count, 1) * F.normalize(randn(rng, count, dim), dim=1)

@@ -65,6 +65,7 @@ from principia.lab import figures
 from principia.lab.claims import claim
 from principia.lab.data.handwriting import handwriting
 from principia.lab.domains import Range
+from principia.lab.draws import randn
 from principia.lab.errors import UsageError, refuse
 from principia.lab.evidence import Evidence, Series
 from principia.lab.experiments import Run, at_most_goal, experiment
@@ -348,7 +349,7 @@ def canonical_form(
     r"""$e^{-\frac12z^\top Qz+z^\top m}$ is the density of $N(Q^{-1}m,Q^{-1})$ up to a constant."""
     rng = seed.torch()
     Q = _random_law(rng, dim).covariance_matrix
-    m, z = _normal(rng, dim), 2 * _normal(rng, points, dim)
+    m, z = randn(rng, dim), 2 * randn(rng, points, dim)
     law = from_canonical(Q, m)
     read = law if mean == "Q⁻¹m" else MultivariateNormal(m, precision_matrix=Q)
     exponent = z @ m - torch.einsum("ni,ij,nj->n", z, Q, z) / 2
@@ -473,7 +474,7 @@ def conditional_covariance_constant(
     law = _random_law(rng, dim + 1)
     x = _draw(rng, law, samples)
     if tails != "normal":  # the same covariance, since E[1 / chi2] is 1 / (4 - 2)
-        chi2 = _normal(rng, samples, 4).square().sum(dim=1, keepdim=True)
+        chi2 = randn(rng, samples, 4).square().sum(dim=1, keepdim=True)
         x = law.mean + (x - law.mean) * (2 / chi2).sqrt()
     given = condition(law, [0], x[:, :1])
     rest, (i, j) = x[:, 1:] - given.mean, torch.triu_indices(dim, dim)
@@ -500,7 +501,7 @@ def blocks(
     positive: Literal["diagonal and Schur", "cross blocks too"] = "diagonal and Schur",
 ) -> Evidence:
     r"""$\Sigma_{11},\Sigma_{22}$ and the Schur complement are p.s.d.; $\Sigma_{12}$ need not be."""
-    X = _normal(seed.torch(), draws, 4 * size, 2 * size)
+    X = randn(seed.torch(), draws, 4 * size, 2 * size)
     first, second = (X - X.mean(dim=1, keepdim=True)).split(size, dim=-1)
     (s11, s12), (s21, s22) = (
         [left.mT @ right / X.shape[1] for right in (first, second)] for left in (first, second)
@@ -540,9 +541,9 @@ def affine_closure(
     r"""$AX+b\sim N(A\mu+b,A\Sigma A^\top)$ if X is normal: so every marginal is."""
     rng = seed.torch()
     normal = _random_law(rng, dim)
-    A, b = _normal(rng, outputs, dim), _normal(rng, outputs)
+    A, b = randn(rng, outputs, dim), randn(rng, outputs)
     mean, cov = A @ normal.mean + b, A @ normal.covariance_matrix @ A.mT
-    s = _normal(rng, 50, outputs)
+    s = randn(rng, 50, outputs)
     (Q, m), tilt = to_canonical(normal), s @ A  # A's
     # E exp(t'X) completes the square: a ratio of the integrals of two canonical exponents
     log_mgf = ((m + tilt) * from_canonical(Q, m + tilt).mean).sum(dim=1) / 2 - m @ normal.mean / 2
@@ -552,7 +553,7 @@ def affine_closure(
         radii = torch.rand(samples, generator=rng, dtype=x.dtype) ** (1 / dim)
         ball = (dim + 2) ** 0.5 * radii * white / white.norm(dim=0)
         x = normal.mean + (normal.scale_tril @ ball).mT
-    directions = _normal(rng, 5, outputs)
+    directions = randn(rng, 5, outputs)
     spread = torch.einsum("pi,ij,pj->p", directions, cov, directions).sqrt()
     scores = ((x @ A.mT + b - mean) @ directions.mT / spread).mT.sort(dim=1).values  # (5, samples)
     shares = torch.arange(1, samples + 1, dtype=x.dtype) / samples
@@ -607,7 +608,7 @@ def inpainting(
         float((guess - x[:, k:]).square().mean().sqrt()) for guess in (given.mean, law.mean[k:])
     )
     run.record(rmse=rmse, ratio=rmse / baseline, ridge_gap=float((given.mean - theirs).abs().max()))
-    shown, noise = torch.arange(5) * (len(x) // 5), _normal(run.seed.torch(), 3, 5, x.shape[1] - k)
+    shown, noise = torch.arange(5) * (len(x) // 5), randn(run.seed.torch(), 3, 5, x.shape[1] - k)
     seen, factor = x[shown, :k], condition(law, range(k), x[0, :k]).scale_tril
     guesses = given.mean[shown]
     fills = [torch.zeros_like(guesses), guesses, *(guesses + noise @ factor.mT), x[shown, k:]]
@@ -618,19 +619,15 @@ def inpainting(
     ))
 
 
-def _normal(rng: torch.Generator, *shape: int) -> Tensor:
-    return torch.randn(*shape, generator=rng, dtype=torch.float64)
-
-
 def _random_law(rng: torch.Generator, dim: int) -> MultivariateNormal:
     """Draw a mean, and a covariance whose condition number stays near 30."""
-    W = _normal(rng, dim, 2 * dim + 2)
-    return MultivariateNormal(_normal(rng, dim), W @ W.mT / W.shape[1])
+    W = randn(rng, dim, 2 * dim + 2)
+    return MultivariateNormal(randn(rng, dim), W @ W.mT / W.shape[1])
 
 
 def _draw(rng: torch.Generator, law: MultivariateNormal, n: int) -> Tensor:
     """Draw n rows; torch's own sample would draw from the global generator."""
-    return law.mean + _normal(rng, n, *law.event_shape) @ law.scale_tril.mT
+    return law.mean + randn(rng, n, *law.event_shape) @ law.scale_tril.mT
 
 
 def _plane(rng: torch.Generator, correlation: float) -> tuple[MultivariateNormal, Tensor, float]:
@@ -638,7 +635,7 @@ def _plane(rng: torch.Generator, correlation: float) -> tuple[MultivariateNormal
 
     On such a grid a sum misses the integral of a smooth peak by less than rounding.
     """
-    mean, scales = _normal(rng, 2), 0.5 + torch.rand(2, generator=rng, dtype=torch.float64)
+    mean, scales = randn(rng, 2), 0.5 + torch.rand(2, generator=rng, dtype=torch.float64)
     shape = torch.tensor([[1, correlation], [correlation, 1]], dtype=torch.float64)
     middles = torch.linspace(-8.95, 8.95, 180, dtype=torch.float64)
     grid = mean + scales * torch.cartesian_prod(middles, middles).reshape(180, 180, 2)

@@ -66,6 +66,7 @@ from principia.lab import figures
 from principia.lab.claims import claim
 from principia.lab.data.handwriting import handwriting
 from principia.lab.domains import Range
+from principia.lab.draws import rand, randn
 from principia.lab.errors import refuse
 from principia.lab.evidence import Evidence, Picture, Series
 from principia.lab.experiments import Run, at_least_goal, at_most_goal, experiment
@@ -370,9 +371,9 @@ def cauchy_schwarz(
 ) -> Evidence:
     r"""$\langle x,y\rangle^2\le\langle x,x\rangle\langle y,y\rangle$: sums, products, means."""
     rng = seed.torch()
-    x, noise, root = (_normal(rng, *shape) for shape in ((pairs, dim), (pairs, dim), (dim, dim)))
+    x, noise, root = (randn(rng, *shape) for shape in ((pairs, dim), (pairs, dim), (dim, dim)))
     # from independent to parallel up to rounding, where the two sides meet
-    y = _normal(rng, pairs, 1) * x + 10 ** (-12 * _uniform(rng, pairs, 1) ** 3) * noise
+    y = randn(rng, pairs, 1) * x + 10 ** (-12 * rand(rng, pairs, 1) ** 3) * noise
     x[0], y[0] = 0, 0
     x[0, :2] = y[0, :2] = torch.tensor([1.0, -1.0])
     unit, p = torch.eye(dim, dtype=x.dtype), _weights(rng, dim)
@@ -401,7 +402,7 @@ def cauchy_schwarz_equality(
 ) -> Evidence:
     r"""The gap is $\Vert x\Vert^2\Vert y\Vert^2\sin^2\theta$: 0 exactly where they are parallel."""
     rng = seed.torch()
-    (u, v), lengths = torch.linalg.qr(_normal(rng, dim, 2)).Q.mT, 0.5 + 2 * _uniform(rng, 2)
+    (u, v), lengths = torch.linalg.qr(randn(rng, dim, 2)).Q.mT, 0.5 + 2 * rand(rng, 2)
     degrees = torch.linspace(0, 180, angles, dtype=torch.float64)
     x, area = lengths[0] * u, float(lengths.prod()) ** 2
 
@@ -429,8 +430,8 @@ def jensen(
 ) -> Evidence:
     r"""Convex f: $f(\sum\lambda_ix_i)\le\sum\lambda_if(x_i)$ and $f(E[X])\le E[f(X)]$."""
     rng = seed.torch()
-    weights, x = _weights(rng, draws, points), 2 * _normal(rng, draws, points)
-    shape, scale = 0.5 + 4 * _uniform(rng, draws), 0.05 + 0.75 * _uniform(rng, draws)
+    weights, x = _weights(rng, draws, points), 2 * randn(rng, draws, points)
+    shape, scale = 0.5 + 4 * rand(rng, draws), 0.05 + 0.75 * rand(rng, draws)
     parts = {}
     for name, (curve, gamma_mean) in CURVES.items():
         if (name == "sin") != (f == "sin"):
@@ -449,7 +450,7 @@ def jensen(
             below - above > ROUNDING * (1 + above.abs() + below.abs()), why=NO_SLACK
         )
     if f == "convex":
-        corners = 2 * _normal(rng, draws, points, 3)
+        corners = 2 * randn(rng, draws, points, 3)
         gap = jensen_gap(lambda one: one.logsumexp(dim=-1), corners, weights)
         parts["sums, logsumexp"] = never(
             gap < -ROUNDING * (1 + corners.abs().amax(dim=(1, 2))), why=NO_SLACK
@@ -607,14 +608,6 @@ def _numbers(owner: str, name: str, value: Number, domain: Range, hint: str = ""
     if not bool((inside & numbers.isfinite()).all()):
         raise refuse(owner, name, domain.text, value, hint)
     return numbers
-
-
-def _normal(rng: torch.Generator, *shape: int) -> Tensor:
-    return torch.randn(*shape, generator=rng, dtype=torch.float64)
-
-
-def _uniform(rng: torch.Generator, *shape: int) -> Tensor:
-    return torch.rand(*shape, generator=rng, dtype=torch.float64)
 
 
 def _weights(rng: torch.Generator, *shape: int) -> Tensor:

@@ -63,6 +63,7 @@ from principia.lab import figures
 from principia.lab.claims import claim
 from principia.lab.data.photographs import photographs
 from principia.lab.domains import Count, NonNegative, Range
+from principia.lab.draws import randn
 from principia.lab.errors import refuse
 from principia.lab.evidence import Evidence, Picture, Series
 from principia.lab.experiments import Run, at_least_goal, at_most_goal, experiment
@@ -347,7 +348,7 @@ def psd_characterizations(
         )
     # a search for x with x'Ax < 0: powers of cI - A turn any x to the smallest eigenvalue
     lowered = torch.eye(dim).to(A) - A / frobenius_norm(A)[:, None, None]
-    x = torch.linalg.matrix_power(lowered, 256) @ _normal(rng, matrices, dim, 8)
+    x = torch.linalg.matrix_power(lowered, 256) @ randn(rng, matrices, dim, 8)
     x = x / x.norm(dim=1, keepdim=True)
     found = (x * (A @ x)).sum(dim=1).amin(dim=1)
     return every({
@@ -422,7 +423,7 @@ def kernel_gram_psd(
     kernel: Literal["all three", "RBF", "Laplacian", "polynomial", "tanh(1 - 3 x·y)"] = "all three",
 ) -> Evidence:
     r"""Gram matrices $k(x_i,x_j)$ of RBF, Laplacian and polynomial kernels are PSD."""
-    x = _normal(seed.torch(), sets, points, dim)
+    x = randn(seed.torch(), sets, points, dim)
     apart, inner = x[:, :, None] - x[:, None], x @ x.mT
     kernels = {
         "RBF": lambda: (-apart.square().sum(dim=-1) / 2).exp(),
@@ -487,7 +488,7 @@ def trace_rules(
     order: Literal["CAB", "ACB"] = "CAB",
 ) -> Evidence:
     r"""Tr is linear, $\sum\lambda_i$, that of $A^\top$ too, and $\mathrm{Tr}ABC=\mathrm{Tr}CAB$."""
-    A, B, C = _normal(seed.torch(), 3, matrices, dim, dim)
+    A, B, C = randn(seed.torch(), 3, matrices, dim, dim)
     v, w = A[:, 0], B[:, 0]
     moved = C @ A @ B if order == "CAB" else A @ C @ B
     return every({
@@ -510,7 +511,7 @@ def frobenius(
 ) -> Evidence:
     r"""$\sum A_{ij}^2=\mathrm{Tr}A^\top A=\sum\sigma_i^2$, and $\Vert QA\Vert_F=\Vert A\Vert_F$."""
     rng = seed.torch()
-    A, turn = _normal(rng, matrices, rows, columns), _normal(rng, matrices, rows, rows)
+    A, turn = randn(rng, matrices, rows, columns), randn(rng, matrices, rows, rows)
     if Q == "orthogonal":
         turn = torch.linalg.qr(turn).Q
     exact = torch.linalg.matrix_norm(A)
@@ -535,8 +536,8 @@ def spectral_norm_claim(
     exact, numbers = torch.linalg.svdvals(A)[0], np.arange(1, 13)
     found = [spectral_norm(A, steps=int(t), rng=seed.child("start").torch()) for t in numbers]
     errors = (exact - torch.stack(found)).clamp(min=1e-16)
-    x = _normal(rng, columns, 1000)
-    L, R = _normal(rng, 2, pairs, 4, 4)
+    x = randn(rng, columns, 1000)
+    L, R = randn(rng, 2, pairs, 4, 4)
     L[0] = R[0] = 1
     size = functools.partial(torch.linalg.matrix_norm, ord=2)
     if norm == "largest entry":
@@ -574,9 +575,9 @@ def woodbury(
 ) -> Evidence:
     r"""$(A+UCV)^{-1}=A^{-1}-A^{-1}U(C^{-1}+VA^{-1}U)^{-1}VA^{-1}$, and the same with $A=I$."""
     rng = seed.torch()
-    U, V, C = _normal(rng, n, k) / n**0.5, _normal(rng, k, n) / n**0.5, _normal(rng, k, k)
+    U, V, C = randn(rng, n, k) / n**0.5, randn(rng, k, n) / n**0.5, randn(rng, k, k)
     A = _turned(rng, 1 + torch.rand(1, n, generator=rng, dtype=U.dtype))[0]
-    core, b, parts = C if inner == "C" else torch.linalg.inv(C), _normal(rng, n, 3), {}
+    core, b, parts = C if inner == "C" else torch.linalg.inv(C), randn(rng, n, 3), {}
     for name, one in (("general A", A), ("A = I", torch.eye(n).to(A))):
         inverse, exact = torch.linalg.inv(one), torch.linalg.inv(one + U @ C @ V)
         ours = inverse - inverse @ U @ torch.linalg.inv(core + V @ inverse @ U) @ V @ inverse
@@ -599,7 +600,7 @@ def push_through(
     r"""$(I+AB)^{-1}A=A(I+BA)^{-1}$, and $(I+AB)^{-1}=I-A(I+BA)^{-1}B$, for A and B of any shape."""
     rng, swapped = seed.torch(), form != "A (I + BA)^-1"
     columns = rows if swapped else columns  # else the shapes would tell
-    A, B = (_normal(rng, *size) for size in ((rows, columns), (columns, rows)))
+    A, B = (randn(rng, *size) for size in ((rows, columns), (columns, rows)))
     A, B = (0.9 * M / torch.linalg.matrix_norm(M, ord=2) for M in (A, B))  # I + AB is invertible
     left, right = torch.eye(rows).to(A), torch.eye(columns).to(A)
     outer, inner = torch.linalg.inv(left + A @ B), torch.linalg.inv(right + B @ A)
@@ -647,7 +648,7 @@ def one_sided_inverses(
     wide_product: Literal["W pinv(W)", "pinv(W) W"] = "W pinv(W)",
 ) -> Evidence:
     r"""Wide W of full rank: $W^\top(WW^\top)^{-1}$ has $WW^+=I$; tall W has a left inverse."""
-    wide, tall = _normal(seed.torch(), 2, few, many)
+    wide, tall = randn(seed.torch(), 2, few, many)
     tall = tall.mT
     right = wide.mT @ torch.linalg.inv(wide @ wide.mT)
     left = torch.linalg.inv(tall.mT @ tall) @ tall.mT
@@ -673,10 +674,10 @@ def kronecker(
 ) -> Evidence:
     r"""$(A\otimes B)\mathrm{vec}X=\mathrm{vec}AXB^\top$; a product of Kronecker products is one."""
     rng, (m, n, p, q) = seed.torch(), (rows, columns, rows + 1, columns + 2)
-    A, B, X = _normal(rng, m, n), _normal(rng, p, q), _normal(rng, n, q)
-    A2, B2 = _normal(rng, n, m), _normal(rng, q, p)
+    A, B, X = randn(rng, m, n), randn(rng, p, q), randn(rng, n, q)
+    A2, B2 = randn(rng, n, m), randn(rng, q, p)
     listed = torch.ravel if vec == "row-major" else lambda M: M.mT.ravel()
-    many, big = _normal(rng, 3, n * q), torch.kron(A, B)
+    many, big = randn(rng, 3, n * q), torch.kron(A, B)
     return every({
         "vec": _titled(
             identical(listed(A @ X @ B.mT), big @ listed(X)), "(A⊗B) vec(X)", "vec(AXB')"
@@ -740,7 +741,7 @@ def woodbury_speed(
     times, difference = [], math.inf
     for n in run.steps(sizes, "sizes"):
         rng = run.seed.child(n).torch()
-        U, V, b = _normal(rng, n, rank) / n**0.5, _normal(rng, rank, n), _normal(rng, n)
+        U, V, b = randn(rng, n, rank) / n**0.5, randn(rng, rank, n), randn(rng, n)
         diagonal, C = 1 + torch.rand(n, generator=rng, dtype=U.dtype), torch.eye(rank).to(U)
         whole = diagonal.diag() + U @ C @ V
         jobs = (functools.partial(torch.linalg.solve, whole, b),
@@ -757,10 +758,6 @@ def woodbury_speed(
     )))
 
 
-def _normal(rng: torch.Generator, *shape: int) -> Tensor:
-    return torch.randn(shape, generator=rng, dtype=torch.float64)
-
-
 def _spectra(
     rng: torch.Generator, count: int, dim: int, *kinds: str
 ) -> tuple[list[str], Tensor]:
@@ -775,14 +772,14 @@ def _spectra(
 
 def _turned(rng: torch.Generator, values: Tensor) -> Tensor:
     """Make symmetric matrices (B, n, n) with these eigenvalues (B, n) and random eigenvectors."""
-    Q = torch.linalg.qr(_normal(rng, *values.shape, values.shape[-1])).Q
+    Q = torch.linalg.qr(randn(rng, *values.shape, values.shape[-1])).Q
     A = (Q * values[:, None, :]) @ Q.mT
     return (A + A.mT) / 2
 
 
 def _with_values(rng: torch.Generator, m: int, n: int, values: Tensor) -> Tensor:
     """Make a matrix (m, n) with these singular values and random singular vectors."""
-    U, V = (torch.linalg.qr(_normal(rng, size, len(values))).Q for size in (m, n))
+    U, V = (torch.linalg.qr(randn(rng, size, len(values))).Q for size in (m, n))
     return (U * values.double()) @ V.mT
 
 

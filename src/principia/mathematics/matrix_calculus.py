@@ -72,6 +72,7 @@ from torch.func import jacfwd, jacrev, vmap
 from principia.lab import figures
 from principia.lab.claims import claim
 from principia.lab.domains import Choice, Count, Natural, Range
+from principia.lab.draws import randn
 from principia.lab.errors import refuse
 from principia.lab.evidence import Evidence, Picture, Series
 from principia.lab.experiments import Run, at_most_goal, experiment
@@ -355,7 +356,7 @@ def layouts(
     r"""From $n$ to $m$ numbers, numerator layout is $m\times n$, denominator its transpose."""
     rng, parts, words, found, claimed = seed.torch(), {}, [], [], []
     for m, n in ((inputs + more, inputs), (inputs, inputs + more)):  # forward and reverse mode
-        f, x = _smooth(rng, (n,), (m,)), _normal(rng, n)
+        f, x = _smooth(rng, (n,), (m,)), randn(rng, n)
         numerator, denominator = jacobian(f, x), jacobian(f, x, layout="denominator")
         printed, why = [m, n] if shape == "m x n" else [n, m], "a count of rows and of columns"
         parts |= {
@@ -380,7 +381,7 @@ def chain_rule(
 ) -> Evidence:
     r"""The Jacobian of a composition is the product: $J_{f\circ g\circ h}=J_fJ_gJ_h$."""
     rng = seed.torch()
-    chain, x = [_smooth(rng, (dim,), (dim,)) for _ in range(maps)], _normal(rng, dim)
+    chain, x = [_smooth(rng, (dim,), (dim,)) for _ in range(maps)], randn(rng, dim)
     places = itertools.accumulate(chain[:-1], lambda at, f: f(at), initial=x)
     factors = [jacobian(f, at) for f, at in zip(chain, places, strict=True)]  # the innermost first
     ordered = factors if order == "reversed" else factors[::-1]
@@ -446,7 +447,7 @@ def inverse_and_logdet(
     r"""$\partial\log|\det X|=X^{-\top}$, $\partial\,\mathrm{Tr}(SX^{-1})=-(X^{-1}SX^{-1})^\top$."""
     rng, trace, logdet = seed.torch(), RULES["trace_inverse"], RULES["log_determinant"]
     X, S = _drawn(trace, {"n": dim}, rng)
-    Q, B = torch.linalg.qr(X).Q, _normal(rng, dim, dim) / dim**0.5
+    Q, B = torch.linalg.qr(X).Q, randn(rng, dim, dim) / dim**0.5
     values = torch.linspace(0.5, 2, dim).to(X)
     symmetric, T = (Q * values) @ Q.mT + skew * (B - B.mT), S + S.mT
     inverse = symmetric.inverse()
@@ -482,7 +483,7 @@ def max_gradient(
     formula: Literal["e", "diag(e)"] = "e",
 ) -> Evidence:
     r"""The gradient of a maximum is a vector, $\nabla\max(x)=e_{\mathrm{argmax}}$."""
-    x = _normal(seed.torch(), draws, dim)
+    x = randn(seed.torch(), draws, dim)
     gradient = vmap(jacrev(torch.amax))(x)
     claimed = torch.stack([RULES["max"].derivative(one) for one in x])[:, None]
     if formula == "diag(e)":
@@ -537,12 +538,12 @@ def contraction_is_matmul(
             continue
         shape = torch.randint(2, size + 1, (p + q - axes,), generator=rng).tolist()
         i, j, k = shape[: p - axes], shape[p - axes : p], shape[p:]
-        P, Q = _normal(rng, *i, *j), _normal(rng, *j, *k)
+        P, Q = randn(rng, *i, *j), randn(rng, *j, *k)
         turned = Q.permute(*range(axes)[::-1], *range(axes, q)) if order == "reversed" else Q
         product = P.reshape(math.prod(i), -1) @ turned.reshape(math.prod(j), -1)
         products.append(product.reshape([*i, *k]).flatten())
         contracted.append(contract(P, Q, axes=axes).flatten())
-    P, Q = _normal(rng, 2, 2, 3, 4), _normal(rng, 2, 3, 4, 5)
+    P, Q = randn(rng, 2, 2, 3, 4), randn(rng, 2, 3, 4, 5)
     return every({
         "reshaped": _compared(
             torch.cat(products), torch.cat(contracted), "product of matrices", "contraction"
@@ -560,7 +561,7 @@ def tensor_chain_rule(
     factor: Literal["dL/dy", "dL/dW"] = "dL/dy",
 ) -> Evidence:
     r"""$\partial L/\partial W=\sum_{ij}(\partial L/\partial y_{ij})\partial y_{ij}/\partial W$."""
-    W, X, C = _normal(seed.torch(), 3, dim, dim) / dim**0.25
+    W, X, C = randn(seed.torch(), 3, dim, dim) / dim**0.25
 
     def middle(W: Tensor) -> Tensor:
         return (W @ X).tanh()
@@ -583,7 +584,7 @@ def subdifferential(
     s, zero, line = grid[:, None], grid.new_zeros(1), torch.linspace(-3, 3, 601).to(grid)[:, None]
     units = torch.eye(active + 3).to(grid)
     corner = units[:active].sum(dim=0)  # the first entries are the maximum
-    near = torch.cat([units, -units, _normal(rng, 200, active + 3)]) / 4 + corner
+    near = torch.cat([units, -units, randn(rng, 200, active + 3)]) / 4 + corner
     edge, out = (units[0] + s * (units[k] - units[0]) for k in (1, -1))
     cases: dict[str, tuple[Any, ...]] = {  # function, where, slopes, points, ends of what passes
         "|x|": (lambda x: x.abs().sum(), zero, s, line, [-1, 1]),
@@ -598,7 +599,7 @@ def subdifferential(
         ends = [passing.min(), passing.max()]
         ends += [grid[grid < ends[0]].max(), grid[grid > ends[1]].min()]  # the first that fail
         parts[name] = equal(ends, 2 * cases[name][4], tol=1e-3, why="slopes 5e-4 apart are tried")
-    hull = torch.softmax(_normal(rng, 200, active), dim=1) @ units[:active]
+    hull = torch.softmax(randn(rng, 200, active), dim=1) @ units[:active]
     beyond = hull + 0.01 * (units[-1] - units[0])
     inner, outer = (in_subdifferential(torch.amax, corner, g, near) for g in (hull, beyond))
     claimed = in_subdifferential(cases["|x|"][0], zero, grid.new_tensor([slope]), line)
@@ -624,8 +625,8 @@ def subgradient_method_claim(
     r"""With steps $\eta/\sqrt t$ the best $\Vert Ax\Vert_1$ so far falls about as $t^{-1/2}$."""
     rng, power = seed.torch(), 0.5 if schedule == "1 / sqrt(t)" else 0.0
     eye = torch.eye(dim).double()
-    At = torch.stack([eye, eye + 0.5 * _normal(rng, dim, dim) / dim**0.5])  # A = 1, and any other
-    x0 = _normal(rng, 2, 16, dim)  # from 16 starts each
+    At = torch.stack([eye, eye + 0.5 * randn(rng, dim, dim) / dim**0.5])  # A = 1, and any other
+    x0 = randn(rng, 2, 16, dim)  # from 16 starts each
     best = subgradient_method(
         lambda x: torch.linalg.vector_norm(x @ At, 1, dim=-1), x0, lambda t: lr / t**power, steps
     )[:-1]
@@ -682,14 +683,10 @@ def precision_ascent(
     run.figure("partial_correlations", _graph(-K / torch.outer(spread, spread), names, shown))
 
 
-def _normal(rng: torch.Generator, *shape: int) -> Tensor:
-    return torch.randn(*shape, generator=rng, dtype=torch.float64)
-
-
 def _smooth(rng: torch.Generator, inputs: tuple[int, ...], outputs: tuple[int, ...]) -> Function:
     """Draw a curved map between tensors of these shapes."""
     n, m = math.prod(inputs), math.prod(outputs)
-    W, b = 2 * _normal(rng, m, n) / n**0.5, _normal(rng, m)
+    W, b = 2 * randn(rng, m, n) / n**0.5, randn(rng, m)
     return lambda x: (W @ x.flatten() + b).sin().reshape(outputs)
 
 
@@ -699,11 +696,11 @@ def _drawn(rule: Rule, sizes: Mapping[str, int], rng: torch.Generator) -> list[A
     for what in (one.split(":")[1] for one in rule.shapes.split(";")):
         if "*" in what:  # random bases, singular values between 1/2 and 2
             n = sizes[what.strip()[0]]
-            U, V = torch.linalg.qr(_normal(rng, 2, n, n)).Q
+            U, V = torch.linalg.qr(randn(rng, 2, n, n)).Q
             found.append((U * (0.5 + 1.5 * torch.rand(n, generator=rng).to(U))) @ V)
             continue
         *inputs, outputs = (tuple(sizes[one] for one in part.split()) for part in what.split("->"))
-        found.append(_smooth(rng, inputs[0], outputs) if inputs else _normal(rng, *outputs))
+        found.append(_smooth(rng, inputs[0], outputs) if inputs else randn(rng, *outputs))
     return found
 
 

@@ -60,6 +60,7 @@ from principia.lab import figures
 from principia.lab.claims import claim
 from principia.lab.data.digits import digits
 from principia.lab.domains import Count, NonNegative, Positive, Range
+from principia.lab.draws import randn
 from principia.lab.errors import refuse
 from principia.lab.evidence import Evidence, Picture, Series
 from principia.lab.experiments import Run, at_most_goal, experiment
@@ -327,7 +328,7 @@ def taylor_coefficients_claim(
     a: Annotated[float, Range(-0.6, 0.6)] = 0.3, first: Literal["0", "1"] = "0",
 ) -> Evidence:
     r"""exp, sin, log(1+x), 1/(1−x) have known $f^{(k)}(a)/k!$, and $P=\sum_{k\ge0}c_k(x-a)^k$."""
-    points = torch.cat([_normal(seed.torch(), 5).clamp(-2, 2) * 0.3, torch.tensor([a]).double()])
+    points = torch.cat([randn(seed.torch(), 5).clamp(-2, 2) * 0.3, torch.tensor([a]).double()])
     parts = {}
     for name in sorted(ZOO, key=lambda one: one != function):  # the chosen one is drawn
         f, exact = ZOO[name]
@@ -475,7 +476,7 @@ def second_order_model(
 ) -> Evidence:
     r"""$f(x_0)+g^\top d+\frac12d^\top Hd$ is exact on quadratics, elsewhere up to order 3."""
     rng = seed.torch()
-    A, b, x0, d = (_normal(rng, *one) for one in ((dim, dim), (dim,), (dim,), (200, dim)))
+    A, b, x0, d = (randn(rng, *one) for one in ((dim, dim), (dim,), (dim,), (200, dim)))
     missing = 0.5 if factor == "1" else 0.0
 
     def quadratic(x: Tensor) -> Tensor:
@@ -508,7 +509,7 @@ def line_integral(
 ) -> Evidence:
     r"""$f(y)-f(x)=\int_0^1\nabla f(\gamma(t))^\top\dot\gamma(t)\,dt$ along every path."""
     rng = seed.torch()
-    W, x, y, aside = (_normal(rng, *one) for one in ((8, dim), (dim,), (dim,), (dim,)))
+    W, x, y, aside = (randn(rng, *one) for one in ((8, dim), (dim,), (dim,), (dim,)))
     turn = torch.zeros(dim, dim, dtype=W.dtype)
     if field == "with curl":
         turn[0, 1], turn[1, 0] = 1.0, -1.0
@@ -545,9 +546,9 @@ def newton_on_quadratic(
 ) -> Evidence:
     r"""On a convex quadratic one step $-(\nabla^2f)^{-1}\nabla f$ reaches the minimum."""
     rng = seed.torch()
-    Q = torch.linalg.qr(_normal(rng, dim, dim)).Q
+    Q = torch.linalg.qr(randn(rng, dim, dim)).Q
     H = Q @ torch.logspace(0, -math.log10(condition), dim, dtype=Q.dtype).diag() @ Q.mT
-    best, x0, eye = _normal(rng, dim), _normal(rng, dim), torch.eye(dim, dtype=Q.dtype)
+    best, x0, eye = randn(rng, dim), randn(rng, dim), torch.eye(dim, dtype=Q.dtype)
 
     def f(x: Tensor) -> Tensor:
         return (x - best) @ H @ (x - best) / 2
@@ -586,7 +587,7 @@ def newton_quadratic_convergence(
     f = _logistic(rng, samples, dim, l2)
     best = newton(f, torch.zeros(dim, dtype=torch.float64), 30)[-1]
     befores, afters = [], []
-    for x0 in best + F.normalize(_normal(rng, 12, dim), dim=1):
+    for x0 in best + F.normalize(randn(rng, 12, dim), dim=1):
         if hessian == "new":
             trace = newton(f, x0, 6, line_search=False)
         else:
@@ -622,8 +623,8 @@ def newton_affine_invariant(
 ) -> Evidence:
     r"""In coordinates $Ax$ the iterates of Newton's method are $A$ times those in $x$."""
     rng = seed.torch()
-    f, x0 = _logistic(rng, 100, dim, 0.1), _normal(rng, dim)
-    (Q, _), (P, _) = (torch.linalg.qr(_normal(rng, dim, dim)) for _ in range(2))
+    f, x0 = _logistic(rng, 100, dim, 0.1), randn(rng, dim)
+    (Q, _), (P, _) = (torch.linalg.qr(randn(rng, dim, dim)) for _ in range(2))
     A = Q @ torch.logspace(0, math.log10(stretch), dim, dtype=Q.dtype).diag() @ P
 
     def descend(f: Function, x0: Tensor) -> Tensor:
@@ -801,10 +802,6 @@ def _difference_errors(name: str, x: Tensor, steps: Tensor, method: Method) -> T
 
 def _logistic(rng: torch.Generator, samples: int, dim: int, l2: float) -> Function:
     """Draw a classification problem and give the logistic loss of its weights."""
-    X, noise = _normal(rng, samples, dim), _normal(rng, samples)
+    X, noise = randn(rng, samples, dim), randn(rng, samples)
     X = X * (X[:, 0] + noise).sign()[:, None]  # times the labels
     return lambda w: F.softplus(-X @ w).mean() + l2 * w @ w / 2
-
-
-def _normal(rng: torch.Generator, *shape: int) -> Tensor:
-    return torch.randn(shape, generator=rng, dtype=torch.float64)

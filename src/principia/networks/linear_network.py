@@ -54,6 +54,7 @@ from principia.lab.claims import claim
 from principia.lab.data.digits import digits
 from principia.lab.data.handwriting import handwriting
 from principia.lab.domains import Count, Natural, Range
+from principia.lab.draws import randn
 from principia.lab.errors import refuse
 from principia.lab.evidence import Evidence, Picture, Series
 from principia.lab.experiments import Run, at_most_goal, experiment
@@ -239,7 +240,7 @@ def depth_collapse(
         net = LinearNetwork(sizes, bias=bias, rng=rng).double()
         mlp = MLP(sizes, activation=between, bias=bias, rng=rng).double()
         mlp.load_state_dict(net.state_dict())
-        x = _normal(rng, 20, sizes[0])
+        x = randn(rng, 20, sizes[0])
         one_by_one.append(net(x).flatten())
         with_units.append(mlp(x).flatten())
         constant = net(torch.zeros(sizes[0], dtype=x.dtype))
@@ -266,12 +267,12 @@ def rank_bottleneck(
         if number % 2:  # the inputs are the narrowest layer
             sizes = (min(sizes[1:]) - 1, *sizes[1:])
         net, shapes = LinearNetwork(sizes, rng=rng).double(), list(itertools.pairwise(sizes))
-        _set(net, *(_normal(rng, m, n) for n, m in shapes))
+        _set(net, *(randn(rng, m, n) for n, m in shapes))
         ranks.append(_rank(net.matrix()))
         narrowest.append(min(sizes if bound == "all widths" else sizes[1:]))
         inner = [int(torch.randint(1, min(pair) + 1, (), generator=rng)) for pair in shapes]
         factors = zip(shapes, inner, strict=True)
-        _set(net, *(_normal(rng, m, r) @ _normal(rng, r, n) for (n, m), r in factors))
+        _set(net, *(randn(rng, m, r) @ randn(rng, r, n) for (n, m), r in factors))
         poor_ranks.append(_rank(net.matrix()))
         poorest.append(min(map(_rank, _weights(net))))
     return every({
@@ -292,15 +293,15 @@ def eckart_young(
 ) -> Evidence:
     r"""$\min_{\mathrm{rank}\le k}\Vert X-\hat X\Vert_F^2=\sum_{i>k}\sigma_i^2$, at the SVD cut."""
     rng, exact = seed.torch(), printed == "X̂ = U_k Σ_k V_k'"
-    X = _normal(rng, rows, columns)
-    poor = _normal(rng, rows, k - 1) @ _normal(rng, k - 1, columns)
+    X = randn(rng, rows, columns)
+    poor = randn(rng, rows, k - 1) @ randn(rng, k - 1, columns)
     tail = float(torch.linalg.eigvalsh(X.mT @ X)[: columns - k].sum())
     (U, s, Vh), (U2, s2, Vh2) = truncated_svd(X, k), truncated_svd(poor, k)
     best, of_poor = (U * s) @ Vh, (U2 * s2) @ Vh2
     # from next to the best to far away, all of rank k
     away = torch.logspace(-4, 1, competitors, dtype=X.dtype)[:, None, None]
-    left = U * s + away * _normal(rng, competitors, rows, k)
-    rivals = left @ (Vh + away * _normal(rng, competitors, k, columns))
+    left = U * s + away * randn(rng, competitors, rows, k)
+    rivals = left @ (Vh + away * randn(rng, competitors, k, columns))
     gaps = (X - rivals).square().sum(dim=(1, 2))
     net = LinearNetwork((columns, k, rows), rng=rng).double()
     descent = _descend(net, lambda: (X - net.matrix()).square().sum())
@@ -333,7 +334,7 @@ def gauge_freedom(
 ) -> Evidence:
     r"""$D=U_mA$, $E=A^{-1}U_m^\top$ is an optimal autoencoder for every invertible $A$."""
     rng = seed.torch()
-    X = _normal(rng, 2 * dim, dim)
+    X = randn(rng, 2 * dim, dim)
     X = X - X.mean(dim=0)
     S = X.mT @ X / len(X)
     eigenvalues, U = torch.linalg.eigh(S)
@@ -341,7 +342,7 @@ def gauge_freedom(
     tilted = torch.cat([math.cos(TILT) * U[:, :1] + math.sin(TILT) * least, U[:, 1:]], dim=1)
     sizes = torch.logspace(math.log10(condition), 0, hidden, dtype=X.dtype)
     losses, risks, maps, angles = [], [], [], []
-    for one, two in torch.linalg.qr(_normal(rng, gauges, 2, hidden, hidden)).Q:
+    for one, two in torch.linalg.qr(randn(rng, gauges, 2, hidden, hidden)).Q:
         A = (one * sizes) @ two
         net = autoencoder_from_svd(X, hidden, gauge=A)
         E, D = _weights(net)
@@ -396,10 +397,10 @@ def separately_convex(
 ) -> Evidence:
     r"""$\mathrm E\Vert x-DEx\Vert^2$ is convex in $D$ and convex in $E$, but not in both."""
     rng = seed.torch()
-    X = _normal(rng, 2 * dim, dim)
+    X = randn(rng, 2 * dim, dim)
     S, reach = X.mT @ X / len(X), dim**-0.5
-    D, D2 = reach * _normal(rng, 2, chords, dim, hidden)
-    E, E2 = reach * _normal(rng, 2, chords, hidden, dim)
+    D, D2 = reach * randn(rng, 2, chords, dim, hidden)
+    E, E2 = reach * randn(rng, 2, chords, hidden, dim)
     t = torch.rand(chords, generator=rng, dtype=X.dtype)
     # a good autoencoder and its mirror image, which is the same map: between them lies 0
     D[0], E[0] = (part[0] for part in critical_points(S, hidden, rank=1)[1:])
@@ -429,9 +430,9 @@ def no_bad_minima(
     r"""All critical points of a linear autoencoder but the best are saddles: descent succeeds."""
     rng = seed.torch()
     eigenvalues = torch.arange(dim, 0.0, -1, dtype=torch.float64)
-    X = _normal(rng, 10 * dim, dim)
+    X = randn(rng, 10 * dim, dim)
     X = torch.linalg.qr(X - X.mean(dim=0)).Q * (len(X) * eigenvalues).sqrt()
-    X = X @ torch.linalg.qr(_normal(rng, dim, dim)).Q
+    X = X @ torch.linalg.qr(randn(rng, dim, dim)).Q
     S, tail = X.mT @ X / len(X), float(eigenvalues[hidden:].sum()) / 2
 
     listed = [critical_points(S, hidden, rank=rank) for rank in range(hidden, -1, -1)]
@@ -504,10 +505,6 @@ def pca_by_gradient(run: Run, *, epochs: Annotated[int, Range(1, 200)] = 10) -> 
     run.figure("directions", figures.images(shown, titles, columns=8, signed=True))
 
 
-def _normal(rng: torch.Generator, *shape: int) -> Tensor:
-    return torch.randn(*shape, generator=rng, dtype=torch.float64)
-
-
 def _set(net: LinearNetwork, *weights: Tensor) -> None:
     """Give the layers these weights."""
     with torch.no_grad():
@@ -556,8 +553,8 @@ def _ends_of_descent(
 ) -> Tensor:
     """Train autoencoders from many starts at once, and give their last losses."""
     dim, bend = X.shape[1], torch.tanh if activation == "tanh" else nn.Identity()
-    D = (0.5 * _normal(rng, starts, dim, hidden)).requires_grad_()
-    E = (0.5 * _normal(rng, starts, hidden, dim)).requires_grad_()
+    D = (0.5 * randn(rng, starts, dim, hidden)).requires_grad_()
+    E = (0.5 * randn(rng, starts, hidden, dim)).requires_grad_()
     optimizer = torch.optim.Adam([D, E], lr=0.1)
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, steps)
     losses = X.new_empty(starts)

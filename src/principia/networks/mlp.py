@@ -62,6 +62,7 @@ from principia.lab.claims import claim
 from principia.lab.data.fashion import fashion
 from principia.lab.data.handwriting import handwriting
 from principia.lab.domains import Choice, Count, Each, Natural, Positive, Range, Signs
+from principia.lab.draws import randn
 from principia.lab.errors import UsageError, refuse
 from principia.lab.evidence import Evidence, Picture, Series
 from principia.lab.experiments import Run, at_least_goal, at_most_goal, experiment
@@ -408,7 +409,7 @@ def composition(
     r"""The network is $F^L\circ\dots\circ F^1$, and hooks on its parts see every $x^l$."""
     rng, seen = seed.torch(), []
     mlp = MLP([width] * (depth + 1), activation=activation, out_activation="sigmoid", rng=rng)
-    mlp, x = mlp.double(), _normal(rng, 3, 50, width)
+    mlp, x = mlp.double(), randn(rng, 3, 50, width)
     functions = [ACTIVATIONS[activation].module()] * (depth - 1) + [torch.sigmoid]
     pairs = list(zip(mlp.layers, functions, strict=True))
     explicit = [x]
@@ -434,7 +435,7 @@ def linear_functional(
     sizes = [dim, *[width] * (depth - 1), 1]
     mlp = MLP(sizes, activation="identity", bias=bias, rng=rng).double()
     w = as_linear_functional(lambda x: mlp(x)[:, 0], dim)
-    x, y, a, b = *_normal(rng, 2, 1000, dim), *_normal(rng, 2, 1000, 1)
+    x, y, a, b = *randn(rng, 2, 1000, dim), *randn(rng, 2, 1000, 1)
     mixed, apart = mlp(a * x + b * y), a * mlp(x) + b * mlp(y)
     return every({
         "f(x) = w'x": identical(mlp(x)[:, 0], x @ w),
@@ -449,8 +450,8 @@ def ridge_invariance(
 ) -> Evidence:
     r"""$f(x+\delta)=f(x)$ if $\delta\perp w$; $\nabla f\parallel w$; $\{f=c\}$ are hyperplanes."""
     rng = seed.torch()
-    w, b = 4 * functional.normalize(_normal(rng, dim), dim=0), float(_normal(rng, 1))
-    x, steps = _normal(rng, 2, perturbations, dim)
+    w, b = 4 * functional.normalize(randn(rng, dim), dim=0), float(randn(rng, 1))
+    x, steps = randn(rng, 2, perturbations, dim)
     unit, tilted = w / w.norm(), math.radians(tilt)
     steps = functional.normalize(steps - (steps @ unit)[:, None] * unit, dim=1)
     moved = x + math.cos(tilted) * steps + math.sin(tilted) * unit
@@ -484,7 +485,7 @@ def gradient_normal_to_level_set(
     r"""$\nabla f=0$ or $\nabla f\perp\{f=c\}$: along tangents $f$ changes by $O(\epsilon^2)$."""
     rng, turn = seed.torch(), math.radians(angle)
     mlp = MLP([dim, *[width] * (depth - 1), 1], activation="tanh", rng=rng).double()
-    x, v = _normal(rng, 2, 500, dim)
+    x, v = randn(rng, 2, 500, dim)
     (gradient,) = torch.autograd.grad(mlp(x.requires_grad_()).sum(), x)
     normal = functional.normalize(gradient, dim=1)
     tangent = functional.normalize(v - (v * normal).sum(dim=1, keepdim=True) * normal, dim=1)
@@ -514,7 +515,7 @@ def permutation_symmetry(
     r"""$F[W,b]=P^{-1}F[PW,Pb]$: $m$ hidden units have $m!$ parameter vectors for one function."""
     rng = seed.torch()
     mlp = MLP([5, *[width] * (depth - 1), 3], activation=activation, rng=rng).double()
-    x, cycle, parts = _normal(rng, 100, 5), torch.randperm(width, generator=rng), {}
+    x, cycle, parts = randn(rng, 100, 5), torch.randperm(width, generator=rng), {}
     perm = cycle[cycle.argsort().add(1) % width]  # one long cycle: every unit moves
     for layer in range(1, depth):
         other = permute_hidden(mlp, layer, perm)
@@ -541,7 +542,7 @@ def sign_and_scale_symmetry(
     r"""Odd $\varphi$: flip $(w,b,\nu)$; ReLU: $(cw,cb,\nu/c)$, $c>0$; the function is the same."""
     rng, parts, sizes = seed.torch(), {}, [5, *[width] * (depth - 1), 3]
     flipping, scaling = (MLP(sizes, activation=one, rng=rng).double() for one in (odd, homogeneous))
-    x, signs = _normal(rng, 100, 5), 1 - 2.0 * (torch.arange(width) % 2).roll(1)
+    x, signs = randn(rng, 100, 5), 1 - 2.0 * (torch.arange(width) % 2).roll(1)
     for layer in range(1, depth):
         # the control is what flip_signs refuses
         flip = flip_signs if odd != "relu" else lambda *given: _scaled("control", *given)
@@ -563,7 +564,7 @@ def nesting(
 ) -> Evidence:
     r"""Width $m$ lives in $m+1$: $\nu=0$, a split unit, or $w=b=0$, the last if $\varphi(0)=0$."""
     rng, last = seed.torch(), depth - 1
-    sizes, x, parts = [5, *[width] * last, 3], _normal(rng, 100, 5), {}
+    sizes, x, parts = [5, *[width] * last, 3], randn(rng, 100, 5), {}
     for name in ("tanh", "relu", "sigmoid"):
         mlp = MLP(sizes, activation=name, rng=rng).double()
         for how in ("zero", "split", "dead")[: 2 if name == "sigmoid" else 3]:
@@ -572,7 +573,7 @@ def nesting(
             grown = [*sizes[:last], width + 1, 3]
             parts[f"widths, {name}, {how}"] = equal(wider.sizes, grown, tol=0, why="a count")
     incoming, outgoing = _weights_of("nesting", mlp, last)  # of the sigmoid, which is 1/2 at 0
-    nu = _normal(rng, 3, 1)
+    nu = randn(rng, 3, 1)
     dead = _rebuilt(mlp, last, functional.pad(incoming, (0, 0, 0, 1)), torch.hstack([outgoing, nu]))
     predicted = mlp(x) + (nu[:, 0] / 2 if shift == "ν / 2" else 0)
     return every({**parts, "sigmoid, w = b = 0": identical(dead(x), predicted)})
@@ -649,10 +650,6 @@ def hidden_300(
     answers = outputs_of(models["relu"], digits[2].flatten(1)).argmax(dim=1)
     run.figure("confusion", figures.confusion(digits[3], answers, [str(k) for k in range(10)]))
     run.figure("level_sets", _moons(run))
-
-
-def _normal(rng: torch.Generator, *shape: int) -> Tensor:
-    return torch.randn(shape, generator=rng, dtype=torch.float64)
 
 
 def _squared_error(outputs: Tensor, y: Tensor) -> Tensor:

@@ -60,6 +60,7 @@ from principia.lab import figures
 from principia.lab.claims import claim
 from principia.lab.data.handwriting import handwriting
 from principia.lab.domains import Count, Natural, NonNegative, Range
+from principia.lab.draws import randn
 from principia.lab.errors import refuse
 from principia.lab.evidence import Evidence, Picture, Role, Series
 from principia.lab.experiments import Run, at_most_goal, experiment
@@ -359,7 +360,7 @@ def identity_at_zero(
 ) -> Evidence:
     r"""With $W=0$ and $b=0$ a residual layer is the identity, exactly, for every $\varphi$."""
     rng, parts = seed.torch(), {}
-    x = _normal(rng, points, dim)
+    x = randn(rng, points, dim)
     for name in SIGMOID_FIRST:
         kept = ACTIVATIONS[name].module()(x.new_zeros(1)) if offset == "none" else 0
         for extra in (None, 0, 3):
@@ -387,7 +388,7 @@ def projected_residual(
 ) -> Evidence:
     r"""$Vx+[\varphi(Wx+b)-\varphi(0)]$ changes the width; $V=I$ recovers the residual layer."""
     rng, parts = seed.torch(), {}
-    x = _normal(rng, points, n)
+    x = randn(rng, points, n)
     for name in SIGMOID_FIRST:
         phi = ACTIVATIONS[name].module()
         rest = phi(x.new_zeros(1)) if offset == "φ(0)" else 0
@@ -397,7 +398,7 @@ def projected_residual(
         }
         for kind, layer in layers.items():
             for parameter in layer.double().parameters():
-                _set(parameter, _normal(rng, *parameter.shape))
+                _set(parameter, randn(rng, *parameter.shape))
             linear = layer.branch.linear
             V = torch.eye(n).to(x) if layer.shortcut is None else layer.shortcut.weight
             bent = phi(torch.einsum("mn,bn->bm", linear.weight, x) + linear.bias)
@@ -417,7 +418,7 @@ def path_count(
 ) -> Evidence:
     r"""$L$ linear layers are a sum over $2^L$ paths, $\binom Lk$ of them through $k$ branches."""
     rng, phi = seed.torch(), ACTIVATIONS[activation].module()
-    net, x = _bent_network(rng, dim, depth, activation, gain=1.0), _normal(rng, 50, dim)
+    net, x = _bent_network(rng, dim, depth, activation, gain=1.0), randn(rng, 50, dim)
     Ws = torch.stack([one.detach() for one in net.parameters() if one.ndim == 2])
     walked = x[None]
     for W in Ws:
@@ -451,8 +452,8 @@ def skip_gradient_product(
     rng = seed.torch()
     net = _bent_network(rng, dim, depth, "tanh", gain=1.0, alpha=alpha)
     for bias in [*net.parameters()][1::2]:
-        _set(bias, _normal(rng, dim))
-    (x, target), one = _normal(rng, 2, dim), torch.eye(dim, dtype=torch.float64)
+        _set(bias, randn(rng, dim))
+    (x, target), one = randn(rng, 2, dim), torch.eye(dim, dtype=torch.float64)
     states = net.states(x)
     exact = torch.autograd.grad((states[-1] - target).square().sum() / 2, [*net.parameters()])
     weights = [parameter.detach() for parameter in net.parameters()]
@@ -487,7 +488,7 @@ def gradient_survives_depth(
     for number in range(networks):
         rng = seed.child(number).torch()
         net = _bent_network(rng, width, int(depths[-1]), "tanh", gain)
-        x, readout = _normal(rng, 20, width).requires_grad_(), _normal(rng, width)
+        x, readout = randn(rng, 20, width).requires_grad_(), randn(rng, width)
         plain = [x]
         for branch in net.branches:
             plain.append(branch(plain[-1]))
@@ -519,11 +520,11 @@ def dense_width(
 ) -> Evidence:
     r"""A dense block of growth $g$ has width $n+lg$ behind layer $l$; its Jacobian contains $I$."""
     rng = seed.torch()
-    x = _normal(rng, n)
+    x = randn(rng, n)
     block: Any = DenseBlock(n, growth=growth, depth=depth, activation="tanh", rng=rng).double()
     made, widths = [x], [n]
     for layer in block.layers:
-        _set(layer.bias, _normal(rng, growth))
+        _set(layer.bias, randn(rng, growth))
         made.insert(0, torch.tanh(layer.weight @ torch.cat(made) + layer.bias))
         widths.append(sum(len(one) for one in made))
     joined, joined_widths = block, block.widths
@@ -615,10 +616,6 @@ def _drawn(curves: dict[str, dict[int, float]], x: str, y: str, log: Any = "") -
     ]
     figure = figures.draw(Picture(tuple(series), x, y, log))
     return figure.update_traces(mode="lines+markers")
-
-
-def _normal(rng: torch.Generator, *shape: int) -> Tensor:
-    return torch.randn(shape, generator=rng, dtype=torch.float64)
 
 
 def _set(parameter: Tensor, value: Tensor) -> None:

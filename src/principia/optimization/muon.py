@@ -62,6 +62,7 @@ from principia.lab import figures
 from principia.lab.claims import claim
 from principia.lab.data.handwriting import handwriting
 from principia.lab.domains import Count, Positive, Range
+from principia.lab.draws import randn
 from principia.lab.errors import UsageError, refuse
 from principia.lab.evidence import Evidence, Picture, Series
 from principia.lab.experiments import Run, at_least_goal, at_most_goal, experiment
@@ -226,12 +227,12 @@ def update_is_orthogonal(
     r"""$UV^\top$ has all singular values 1; no semi-orthogonal matrix is nearer to $M$."""
     rng, parts = seed.torch(), {}
     for m, n in ((small // 2, small // 2), (large, small), (small, large)):
-        M = _normal(rng, 2, m, n)
+        M = randn(rng, 2, m, n)
         P = orthogonalize(M) if divide != "by the norm" else M / M.norm(dim=(1, 2), keepdim=True)
         before, after = torch.linalg.svdvals(M), torch.linalg.svdvals(P)
         distance = torch.linalg.matrix_norm(M - P)
         # half of the rivals are anywhere, half close by
-        drawn = _normal(rng, rivals // 2, 2, m, n)
+        drawn = randn(rng, rivals // 2, 2, m, n)
         drawn[::2] = orthogonalize(M) + 0.01 * drawn[::2]
         others = torch.linalg.matrix_norm(M - _semi_orthogonal(drawn))
         index, top = range(1, len(before[0]) + 1), before[0, 0]
@@ -258,10 +259,10 @@ def steepest_in_spectral_norm(
 ) -> Evidence:
     r"""Of all $P$ with $\Vert P\Vert_2\le1$, $UV^\top$ has the largest $\langle G,P\rangle$."""
     rng = seed.torch()
-    G = _normal(rng, rows, columns)
+    G = randn(rng, rows, columns)
     P = orthogonalize(G) if step == "orthogonal" else G / torch.linalg.matrix_norm(G, 2)
     nuclear = torch.linalg.matrix_norm(G, "nuc")
-    drawn = _normal(rng, rivals, rows, columns)
+    drawn = randn(rng, rivals, rows, columns)
     mixing = torch.rand(rivals, 1, 1, generator=rng, dtype=G.dtype)
     drawn = mixing**2 * drawn + (1 - mixing) * orthogonalize(G)  # some are nearly the best
     drawn = drawn / torch.linalg.matrix_norm(drawn, 2, keepdim=True)
@@ -288,7 +289,7 @@ def quintic_range(
     before, diagonal = _diagonals(SMALLEST, grid)
     after = orthogonalize(diagonal, "quintic", steps=steps).diagonal(dim1=1, dim2=2)
     rng = seed.torch()
-    U, V = (_semi_orthogonal(_normal(rng, 20, side, n)) for n in (side, 2 * side))
+    U, V = (_semi_orthogonal(randn(rng, 20, side, n)) for n in (side, 2 * side))
     sigma = torch.rand(20, side, generator=rng, dtype=U.dtype).mul(-6).exp()
     sigma = sigma / sigma.norm(dim=1, keepdim=True)
     M = 10 * (U * sigma[:, None]) @ V
@@ -321,7 +322,7 @@ def cubic_converges(
     r"""Under $X\leftarrow\frac32X-\frac12XX^\top X$ all singular values above 0 tend to 1."""
     before, diagonal = _diagonals(smallest, 500)
     after = orthogonalize(diagonal, method, steps=steps).diagonal(dim1=1, dim2=2)
-    M = _normal(seed.torch(), 5, 12, 4)  # tall, none of its singular values below 1e-3 of the norm
+    M = randn(seed.torch(), 5, 12, 4)  # tall, none of its singular values below 1e-3 of the norm
     counts = range(1, steps + 1)
     errors = torch.stack([
         (orthogonalize(diagonal[:250:50], method, steps=k)[:, 0, 0] - 1).abs() for k in counts
@@ -347,7 +348,7 @@ def rare_directions_amplified(
 ) -> Evidence:
     r"""However unequal the gradient's directions, the step's are equal: rare ones are learned."""
     rng, variances = seed.torch(), torch.logspace(0, math.log10(rarest), side, dtype=torch.float64)
-    target, V = (_semi_orthogonal(_normal(rng, side, side)) for _ in range(2))
+    target, V = (_semi_orthogonal(randn(rng, side, side)) for _ in range(2))
     descent = partial(torch.optim.SGD, lr=1.0)  # 1/L: the largest variance is 1
     kind = partial(Muon, lr=lr, method="svd") if optimizer == "Muon" else descent
     step = torch.linalg.svdvals(_moves(kind, ((target * variances) @ V)[None])[0])
@@ -394,7 +395,7 @@ def rms_step_is_shape_free(
     rng, found = seed.torch(), []
     kind = partial(Muon, lr=lr, scale=scale, method="svd")
     for shape in shapes:
-        moved = _moves(kind, _normal(rng, 3, *shape)).flatten(2)
+        moved = _moves(kind, randn(rng, 3, *shape)).flatten(2)
         rows, columns = moved.shape[1:]
         found.append(math.sqrt(columns / rows) * torch.linalg.matrix_norm(moved, 2))
     norms, words = torch.stack(found) / lr, [" x ".join(map(str, shape)) for shape in shapes]
@@ -411,7 +412,7 @@ def torch_muon_agrees(
     momentum: Annotated[float, Range(0, 0.99)] = 0.5, wide: bool = False,
 ) -> Evidence:
     r"""For tall matrices `torch.optim.Muon` steps alike, up to bfloat16 and its quintic."""
-    tall, parts, pictures = _normal(seed.torch(), steps, rows, columns), {}, []
+    tall, parts, pictures = randn(seed.torch(), steps, rows, columns), {}, []
     for name, nesterov in (("", False), ("nesterov, ", True)):
         settings: dict[str, Any] = {"lr": 0.02, "momentum": momentum, "nesterov": nesterov}
         theirs = partial(torch.optim.Muon, weight_decay=0.0, **settings)
@@ -526,10 +527,6 @@ def _in_bfloat16(kind: Callable[..., Optimizer], gradients: Tensor) -> Tensor:
         return _moves(kind, gradients)
     finally:
         torch.backends.mkldnn.set_flags(_enabled=before)
-
-
-def _normal(rng: torch.Generator, *shape: int) -> Tensor:
-    return torch.randn(*shape, generator=rng, dtype=torch.float64)
 
 
 def _semi_orthogonal(M: Tensor) -> Tensor:

@@ -69,6 +69,7 @@ from principia.lab import figures
 from principia.lab.claims import claim
 from principia.lab.data.mnist import mnist
 from principia.lab.domains import Count, Natural, NonNegative, Positive, Range
+from principia.lab.draws import randn
 from principia.lab.errors import UsageError, refuse
 from principia.lab.evidence import Evidence, Picture, Series
 from principia.lab.experiments import Run, at_most_goal, experiment
@@ -442,7 +443,7 @@ def preconditioned_step_limit(
 ) -> Evidence:
     r"""$aA\preceq\nabla^2h\preceq A$: $\eta<2$ converges, the best by $\frac{1-a}{1+a}$ a step."""
     rng, steps = seed.torch(), 30
-    Q, R = (torch.linalg.qr(_normal(rng, dim, dim)).Q for _ in range(2))
+    Q, R = (torch.linalg.qr(randn(rng, dim, dim)).Q for _ in range(2))
     scales = torch.logspace(0, -math.log10(condition), dim, dtype=Q.dtype)
     inside = a + (1 - a) * torch.rand(dim - 2, generator=rng, dtype=Q.dtype)
     A = (Q * scales) @ Q.mT
@@ -460,7 +461,7 @@ def preconditioned_step_limit(
         worst[eta] = torch.linalg.matrix_norm(maps, ord=2)
     found = [float(one[-1]) ** (1 / steps) for one in worst.values()]
     t, shown = torch.arange(steps + 1), [eta for eta in rates if eta != 2]
-    small = Quadratic(scales).at(_normal(rng, 3, dim))
+    small = Quadratic(scales).at(randn(rng, 3, dim))
     forms = [_path(small, 0.5, one, 5) for one in (scales, lambda g: g / scales)]
     return every({
         "factor of a step": equal(
@@ -490,8 +491,8 @@ def newton_cg_is_newton(
 ) -> Evidence:
     r"""Conjugate gradients on products with the Hessian give Newton's step, without the Hessian."""
     rng = seed.torch()
-    X, noise = _normal(rng, samples, dim), _normal(rng, samples)
-    risk = LogisticRisk(X, (X[:, 0] + noise > 0).long(), l2=l2).at(_normal(rng, 1, dim) / dim**0.5)
+    X, noise = randn(rng, samples, dim), randn(rng, samples)
+    risk = LogisticRisk(X, (X[:, 0] + noise > 0).long(), l2=l2).at(randn(rng, 1, dim) / dim**0.5)
     x = risk.theta.detach()[0]
     step, H = _newton_step(risk), jacrev(grad(risk.value))(x)
     curvatures = torch.linalg.eigvalsh(H)
@@ -566,7 +567,7 @@ def whitening_is_preconditioning(
     X, y = torch.from_numpy(data.data[:, :features]), torch.from_numpy(data.target)
     X = (X - X.mean(dim=0)) * torch.linspace(1, stretch, features, dtype=X.dtype)  # other units
     Z = torch.from_numpy(Whitener(kind=kind).fit_transform(X.numpy()))
-    start = _normal(seed.torch(), 1, features)
+    start = randn(seed.torch(), 1, features)
     chosen = _LeastSquares(Z if inputs == "whitened" else X, y, start)
     moment = X.mT @ X / len(X)
     curvatures = torch.linalg.eigvalsh(moment)
@@ -606,10 +607,10 @@ def natural_gradient_is_newton(
 ) -> Evidence:
     r"""Logistic regression: the Fisher information is the Hessian, whatever the labels."""
     rng, outputs = seed.torch(), 1 if classes == 2 else classes
-    x = F.pad(_normal(rng, samples, dim), (0, 1), value=1.0)  # the bias is the weight of a 1
+    x = F.pad(randn(rng, samples, dim), (0, 1), value=1.0)  # the bias is the weight of a 1
     y: Tensor = torch.randint(classes, (samples,), generator=rng)
     line, law = nn.utils.skip_init(nn.Linear, dim + 1, outputs, bias=False), cast("Law", "classes")
-    line.weight = nn.Parameter(_normal(rng, outputs, dim + 1) / dim**0.5)
+    line.weight = nn.Parameter(randn(rng, outputs, dim + 1) / dim**0.5)
     model = line if link == "logistic" else nn.Sequential(line, nn.Sigmoid())
     if link != "logistic":
         law, y = "normal", F.one_hot(y, classes)[:, -outputs:].double()
@@ -729,10 +730,6 @@ class _LeastSquares(Problem):
     def value(self, theta: Float[Tensor, "*B D"]) -> Float[Tensor, "*B"]:
         """Average the squared residuals."""
         return (theta @ self.X.mT - self.y).square().mean(dim=-1) / 2
-
-
-def _normal(rng: torch.Generator, *shape: int) -> Tensor:
-    return torch.randn(shape, generator=rng, dtype=torch.float64)
 
 
 def _path(problem: Problem, lr: float, preconditioner: Any, steps: int) -> Tensor:

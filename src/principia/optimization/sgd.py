@@ -67,6 +67,7 @@ from principia.lab.claims import claim
 from principia.lab.data.digits import digits
 from principia.lab.data.handwriting import handwriting
 from principia.lab.domains import Count, Range
+from principia.lab.draws import randn
 from principia.lab.errors import UsageError, refuse
 from principia.lab.evidence import Evidence, Picture, Series
 from principia.lab.experiments import Run, at_least_goal, at_most_goal, experiment
@@ -228,10 +229,10 @@ def risk_gradient_is_expectation(
 ) -> Evidence:
     r"""$\nabla R=E_S[\nabla R(S)]$ if the samples $S$ are of the population of the risk $R$."""
     rng = seed.torch()
-    (truth, theta), spread = _normal(rng, 2, dim), 0.5 + torch.rand(dim, generator=rng)
+    (truth, theta), spread = randn(rng, 2, dim), 0.5 + torch.rand(dim, generator=rng)
     moved = torch.rand(draws, size, 1, generator=rng) < shifted
-    x = spread * _normal(rng, draws, size, dim) + 1.5 * moved
-    y = x @ truth + _normal(rng, draws, size)
+    x = spread * randn(rng, draws, size, dim) + 1.5 * moved
+    y = x @ truth + randn(rng, draws, size)
     rows = theta.expand(draws, dim).clone().requires_grad_()
     risks = ((x @ rows[..., None])[..., 0] - y).square().mean(dim=1) / 2
     (gradients,) = torch.autograd.grad(risks.sum(), rows)
@@ -386,7 +387,7 @@ def constant_step_ball(
 ) -> Evidence:
     r"""A fixed $\eta$ ends in a ball of variance $\eta\sigma^2/K\lambda(2-\eta\lambda)$."""
     eigenvalues, runs = torch.tensor([curvature, curvature / 2], dtype=torch.float64), 20_000
-    turn = torch.linalg.qr(_normal(seed.child("axes").torch(), 2, 2)).Q
+    turn = torch.linalg.qr(randn(seed.child("axes").torch(), 2, 2)).Q
     bowl = Quadratic(eigenvalues, rotation=turn).at(torch.zeros(runs, 2))
     cloud = noisy(bowl, sigma / batch**0.5, seed.torch())
     at = [*range(10), *range(10, 60, 5), 100, 200, 300]
@@ -417,8 +418,8 @@ def interpolation_removes_the_ball(
 ) -> Evidence:
     r"""If $\theta^*$ fits every sample, $V[\theta^*]=0$: constant steps converge linearly."""
     rng, runs = seed.torch(), 32
-    X = F.normalize(_normal(rng, samples, dim), dim=1)
-    y = X @ _normal(rng, dim)
+    X = F.normalize(randn(rng, samples, dim), dim=1)
+    y = X @ randn(rng, dim)
     problem = _SampledSquares(X, y, batch, label_noise, rng).at(torch.zeros(runs, dim))
     at = range(0, 2001, 20)
     gaps = descend(
@@ -429,7 +430,7 @@ def interpolation_removes_the_ball(
     nearest = torch.linalg.pinv(X) @ y  # the solution that steps from 0 lead to
     shrunk = (1 - eigenvalues[0]) ** torch.tensor(at)
     bound = eigenvalues[-1] / 2 * nearest.square().sum() * shrunk
-    labels = y + label_noise * _normal(rng, samples)
+    labels = y + label_noise * randn(rng, samples)
     end = _line(problem.theta[0])
     left = gradient_variance(per_sample_gradients(end, F.mse_loss, X, labels[:, None]))
     return every({
@@ -535,9 +536,9 @@ def empirical_risk_is_optimistic(
 ) -> Evidence:
     r"""Of a fit: $E[train]=\sigma^2(1-\frac dN)$, $E[test]=\sigma^2(1+\frac d{N-d-1})$."""
     rng, sets, risks, weights = seed.torch(), 4000, [], torch.zeros(())
-    X, fresh = _normal(rng, 2, sets, samples, dim)
+    X, fresh = randn(rng, 2, sets, samples, dim)
     truth = torch.eye(dim, dtype=X.dtype)[0]  # of the first column, so that every fit can have it
-    y, y_fresh = (one @ truth + sigma * _normal(rng, sets, samples) for one in (X, fresh))
+    y, y_fresh = (one @ truth + sigma * randn(rng, sets, samples) for one in (X, fresh))
     d = torch.linspace(1, dim, 4, dtype=torch.float64).round()
     for used in d.int().tolist():
         A, B = X[..., :used], fresh[..., :used]
@@ -678,19 +679,15 @@ class _SampledSquares(Problem):
 
     def forward(self) -> Float[Tensor, " B"]:
         rows = torch.randint(len(self.X), (len(self.theta), self.batch), generator=self.rng)
-        labels = self.y[rows] + self.label_noise * _normal(self.rng, *rows.shape)
+        labels = self.y[rows] + self.label_noise * randn(self.rng, *rows.shape)
         fit = (self.X[rows] @ self.theta[..., None])[..., 0]
         return (fit - labels).square().mean(dim=1) / 2
-
-
-def _normal(rng: torch.Generator, *shape: int) -> Tensor:
-    return torch.randn(shape, generator=rng, dtype=torch.float64)
 
 
 def _logistic(seed: Seed, samples: int, dim: int) -> tuple[nn.Linear, Tensor, Tensor]:
     """Draw a linear classifier without a bias, and inputs with labels 0 and 1, both present."""
     rng = seed.torch()
-    return _line(_normal(rng, dim)), _normal(rng, samples, dim), torch.arange(samples).double() % 2
+    return _line(randn(rng, dim)), randn(rng, samples, dim), torch.arange(samples).double() % 2
 
 
 def _line(weights: Tensor) -> nn.Linear:

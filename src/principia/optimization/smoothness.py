@@ -70,6 +70,7 @@ from principia.lab.claims import claim
 from principia.lab.data.digits import digits
 from principia.lab.data.handwriting import handwriting
 from principia.lab.domains import Count, Range
+from principia.lab.draws import randn
 from principia.lab.errors import refuse
 from principia.lab.evidence import Evidence, Picture, Series
 from principia.lab.experiments import Run, at_least_goal, at_most_goal, experiment
@@ -205,7 +206,7 @@ def gradient_lipschitz_is_spectral_norm(
     saddle = _rotated(lam, rng)
     L = float(lam.max() if form == "printed" else lam.abs().max())
     way, share = _directions(pairs, saddle.rotation[:, 0], rng)  # type: ignore[index]
-    a = _normal(rng, pairs, dim)
+    a = randn(rng, pairs, dim)
     b = a + torch.logspace(-2, 2, pairs, dtype=a.dtype)[:, None] * way
     slopes = (saddle.gradient(a) - saddle.gradient(b)).norm(dim=1) / (a - b).norm(dim=1)
     ends = torch.cat(hessian_extremes(saddle.value, a[0]))
@@ -254,7 +255,7 @@ def quadratic_upper_bound(
     for name, problem in problems.items():
         stiffest = torch.linalg.eigh(_hessian_at(problem, problem.theta[:1] * 0)).eigenvectors
         way, _ = _directions(pairs, stiffest[:, -1], rng)
-        v = _normal(rng, pairs, len(stiffest))
+        v = randn(rng, pairs, len(stiffest))
         w, L = v + distance[:, None] * way, float(problem.smoothness or math.nan)
         flat = problem.value(v) + (problem.gradient(v) * (w - v)).sum(dim=1)
         above, bound = problem.value(w) - flat, L / 2 * size
@@ -279,7 +280,7 @@ def strong_convexity_implies_pl(
     r"""$\mu$-strongly convex implies $\mu$-PL; not conversely: $x^2+3\sin^2x$ is PL, not convex."""
     rng = seed.torch()
     lam = torch.linspace(mu, 10, dim, dtype=torch.float64)
-    bowl = _rotated(lam, rng, _normal(rng, dim))
+    bowl = _rotated(lam, rng, randn(rng, dim))
     risk = LogisticRisk(*_threes_and_eights(), l2=mu)
     problems: dict[str, Problem] = {"quadratic": bowl, "logistic": risk}
     if problem == "quartic":
@@ -288,14 +289,14 @@ def strong_convexity_implies_pl(
     parts, series, shown = {}, [], slice(None, None, points // 100)
     for name, one in problems.items():
         center = torch.as_tensor(one.minimizer)
-        flattest = bowl.rotation[:, 0] if one is bowl else _normal(rng, len(center))  # type: ignore[index]
+        flattest = bowl.rotation[:, 0] if one is bowl else randn(rng, len(center))  # type: ignore[index]
         way, _ = _directions(points, flattest, rng)
         ratio = pl_ratio(one.at(center + distance[:, None] * way))
         why = "a theorem; where h is within 1e-7 of its minimum, 1e-9 of the difference is rounding"
         parts[f"{name}: PL"] = at_least(ratio, mu, slack=1e-6 * mu, why=why)
         series.append(Series(name, distance[shown], ratio[shown], "other", "points"))
         if name != "quartic":
-            v, w = _normal(rng, 2, 20, len(center))
+            v, w = randn(rng, 2, 20, len(center))
             w[0] = v[0] + flattest
             found = torch.stack(strong_convexity(one.value, v, w))
             parts[f"{name}: strong convexity"] = at_least(
@@ -303,7 +304,7 @@ def strong_convexity_implies_pl(
             )
     x = torch.linspace(-10, 10, 200_000, dtype=torch.float64)[:, None]
     ratio, ripples = pl_ratio(SineBowl().at(x)), SineBowl()
-    v, w = 3 * _normal(rng, 2, 1000, 1)
+    v, w = 3 * randn(rng, 2, 1000, 1)
     series.append(Series("x² + 3 sin² x", x[100_000::200, 0], ratio[100_000::200], "other"))
     first = next(iter(parts))
     parts[first] = parts[first].drawn(
@@ -375,10 +376,10 @@ def curvature_term_sign(
         x, y, _, _ = digits()
         mlp = MLP([64, units, 10], activation="tanh", rng=rng).double()
         problem = _NetworkRisk(mlp, x[:100].flatten(1).double(), y[:100], F.cross_entropy)
-    theta = _normal(rng, points, problem.theta.shape[1])
+    theta = randn(rng, points, problem.theta.shape[1])
     curvature = _along_gradient(problem, theta).sort().values
     # at a random point of the saddle both signs occur, and the exact value is known
-    saddle, at = Saddle(3), _normal(rng, 50, 3)
+    saddle, at = Saddle(3), randn(rng, 50, 3)
     g, bent = saddle.gradient(at), torch.ones_like(at)
     bent[:, -1] = 3 * at[:, -1] ** 2 - 1
     exact = (bent * g * g).sum(dim=1) / (g * g).sum(dim=1)
@@ -469,7 +470,7 @@ def stable_step(
     x, y = handwriting(run)[:2]
     x, y = x[:images].flatten(1).double(), y[:images]
     X = F.pad(x, (0, 1), value=1.0)  # the bias is the weight of a 1
-    W = spread * _normal(run.seed.torch(), 10, X.shape[1])
+    W = spread * randn(run.seed.torch(), 10, X.shape[1])
     logits = X @ W.mT
 
     def risk(flat: Tensor) -> Tensor:
@@ -544,19 +545,15 @@ class _NetworkRisk(Problem):
         return values.reshape(theta.shape[:-1])
 
 
-def _normal(rng: torch.Generator, *shape: int) -> Tensor:
-    return torch.randn(*shape, generator=rng, dtype=torch.float64)
-
-
 def _rotated(lam: Tensor, rng: torch.Generator, minimizer: float | Tensor = 0.0) -> Quadratic:
     """Build a quadratic with these eigenvalues along random axes."""
-    rotation = torch.linalg.qr(_normal(rng, len(lam), len(lam)))[0]
+    rotation = torch.linalg.qr(randn(rng, len(lam), len(lam)))[0]
     return Quadratic(lam, rotation=rotation, minimizer=minimizer)
 
 
 def _directions(count: int, axis: Tensor, rng: torch.Generator) -> tuple[Tensor, Tensor]:
     """Draw unit vectors from the axis (first and last) to random ones, with their share of it."""
-    axis, others = F.normalize(axis, dim=0), F.normalize(_normal(rng, count, len(axis)))
+    axis, others = F.normalize(axis, dim=0), F.normalize(randn(rng, count, len(axis)))
     share = torch.rand(count, 1, generator=rng, dtype=torch.float64)
     share[[0, -1]] = 1.0
     way = F.normalize(share * axis + (1 - share) * others)
@@ -591,7 +588,7 @@ def _along_gradient(problem: Problem, theta: Tensor) -> Tensor:
 
 def _curvatures(rng: torch.Generator) -> tuple[list[float], list[float]]:
     """Measure the spectral norm of test problems at random points, and give its closed form."""
-    x, u, z = _normal(rng, 1), 1 + _normal(rng, 1) ** 2, _normal(rng, 4)
+    x, u, z = randn(rng, 1), 1 + randn(rng, 1) ** 2, randn(rng, 4)
     bent = (3 * z[-1] ** 2 - 1).abs()
     middle = torch.tensor([1.5], dtype=torch.float64)
     cases = [

@@ -65,6 +65,7 @@ from principia.lab import figures
 from principia.lab.claims import claim
 from principia.lab.data.uci import SETS, uci
 from principia.lab.domains import Count, Positive, Range
+from principia.lab.draws import randn
 from principia.lab.errors import refuse
 from principia.lab.estimators import fit_quietly
 from principia.lab.evidence import Evidence, Picture, Series
@@ -369,9 +370,9 @@ def pseudo_inverse_limit(
 ) -> Evidence:
     r"""$(X^\top X+\delta I)^{-1}X^\top\to X^+$ at rate $\delta$; $X^+y$ is best at any rank."""
     rng = seed.torch()
-    left, right = (torch.linalg.qr(_normal(rng, size, rank))[0] for size in (30, 10))
+    left, right = (torch.linalg.qr(randn(rng, size, rank))[0] for size in (30, 10))
     values = torch.linspace(1, 5, rank, dtype=torch.float64)
-    X, y = left * values @ right.T, _normal(rng, 30)
+    X, y = left * values @ right.T, randn(rng, 30)
     deltas = delta * torch.logspace(0, 3, 7, dtype=torch.float64)
     path, exact = pinv_path(X, deltas), torch.linalg.pinv(X)
     distances = torch.linalg.matrix_norm(path - exact)
@@ -408,10 +409,10 @@ def minimum_norm(
     r"""Of all best weights $X^+y$ are the shortest, and gradient descent from 0 finds them."""
     rng = seed.torch()
     spread = torch.arange(samples) + 0.5 * torch.rand(samples, generator=rng, dtype=torch.float64)
-    t, y = 2 * math.pi * spread / samples, _normal(rng, samples)
+    t, y = 2 * math.pi * spread / samples, randn(rng, samples)
     X = _waves(t, waves)
     shortest = lstsq(X, y)
-    away = _normal(rng, 1000, X.shape[1])
+    away = randn(rng, 1000, X.shape[1])
     away -= lstsq(X, X @ away.T).T  # what X does not see: adding it changes no prediction
     away /= away.norm(dim=1, keepdim=True)
     w = outside * away[0]
@@ -559,7 +560,7 @@ def conditioning_squared(
         X = t[..., None] ** torch.arange(dim)
         conditions.append(float(torch.linalg.cond(X).log().mean().exp()))
         X = X if design == "monomial" else torch.linalg.qr(X)[0]
-        w = _normal(rng, repeats, dim, 10)
+        w = randn(rng, repeats, dim, 10)
         Y = X @ w
         gram = torch.stack([normal_equations(*one) for one in zip(X, Y, strict=True)])
         for errors, found in ((squared, gram), (plain, lstsq(X, Y))):
@@ -644,7 +645,7 @@ def _predict(X: Array, y: Array, X_test: Array) -> tuple[Array, float]:
 def _problem(seed: Seed, s: int, d: int) -> tuple[Tensor, Tensor, Tensor]:
     """Draw normal samples (s, d), targets (s,) and weights (d,)."""
     rng = seed.torch()
-    return _normal(rng, s, d), _normal(rng, s), _normal(rng, d)
+    return randn(rng, s, d), randn(rng, s), randn(rng, d)
 
 
 def _differentiated(function: Callable[[Tensor], Tensor], at: Tensor) -> tuple[float, Array]:
@@ -652,10 +653,6 @@ def _differentiated(function: Callable[[Tensor], Tensor], at: Tensor) -> tuple[f
     leaf = at.clone().requires_grad_()
     value = function(leaf)
     return float(value.detach()), torch.autograd.grad(value, leaf)[0].numpy()
-
-
-def _normal(rng: torch.Generator, *shape: int) -> Tensor:
-    return torch.randn(*shape, generator=rng, dtype=torch.float64)
 
 
 def _waves(t: Tensor, waves: int) -> Tensor:
