@@ -6,7 +6,9 @@ from pathlib import Path
 
 from principia.lab.errors import UsageError
 
-__all__ = ["cache_folder", "need_writable", "write_bytes", "write_text"]
+__all__ = ["cache_folder", "clear_leftovers", "need_writable", "write_bytes", "write_text"]
+
+UNFINISHED = ".writing"  # the end of a temporary name
 
 
 def cache_folder() -> Path:
@@ -40,7 +42,7 @@ def write_text(path: Path, text: str) -> None:
 
 def write_bytes(path: Path, body: bytes) -> None:
     """Write a file so that a crash leaves the old one, or the new one, but never half of it."""
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    handle, temporary = tempfile.mkstemp(UNFINISHED, f".{path.name}.", path.parent)
     try:
         with os.fdopen(handle, "wb") as stream:
             stream.write(body)
@@ -53,3 +55,9 @@ def write_bytes(path: Path, body: bytes) -> None:
     except BaseException:
         Path(temporary).unlink(missing_ok=True)
         raise
+
+
+def clear_leftovers(folder: Path) -> None:
+    """Remove the temporary files of a process that was killed; nobody else may be writing here."""
+    for one in folder.rglob(f".*{UNFINISHED}"):
+        one.unlink(missing_ok=True)
