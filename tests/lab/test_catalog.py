@@ -1,8 +1,10 @@
 """Pages are found, taken apart and selected without importing them."""
 
+import ast
+
 import pytest
 
-from principia.lab.catalog import Component, chapters, page, select
+from principia.lab.catalog import Component, Page, chapters, page, select
 from principia.lab.docstrings import Reference, Text
 from principia.lab.errors import UsageError
 
@@ -87,3 +89,41 @@ def test_signatures_are_readable():
 
     assert Component("f", function).signature == "f(a, b=1, *args, key=2, run=len, **more)"
     assert Component("f", function).purpose == "Does."
+
+
+def told(one):
+    """Give all that the catalog reads of a page."""
+    decorated = {
+        kind: [(name, {word: ast.dump(value) for word, value in words.items()})
+               for name, words in one._decorated(kind)]
+        for kind in ("claim", "experiment", "part")
+    }
+    return one.text, one.exports, decorated
+
+
+@pytest.mark.parametrize("chapter", chapters(), ids=lambda chapter: chapter.name)
+def test_the_outline_of_a_page_says_what_the_whole_page_says(chapter):
+    for one in chapter.pages:
+        whole = Page(one.key, one.module, one.path)
+        whole.__dict__["_tree"] = ast.parse(one.path.read_text())
+        assert told(one) == told(whole), one.key
+
+
+def test_a_text_at_the_margin_of_a_body_misleads_nobody(tmp_path):
+    path = tmp_path / "odd.py"
+    path.write_text('''"""Odd: a page."""
+__all__ = ["f"]
+def f(
+    x,
+):
+    return """
+@claim(control={}, source="nobody")
+def no_claim(: it is text
+"""
+@claim(control={"x": 1}, source="somebody")
+def a_claim(seed): ...
+''')
+    odd = Page("chapter/odd", "chapter.odd", path)
+    assert odd.title == "Odd: a page."
+    assert odd.exports == ("f",)
+    assert odd.claim_names == ("a",)

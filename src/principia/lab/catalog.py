@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 __all__ = ["Chapter", "Component", "Page", "chapters", "lazy_exports", "page", "select"]
 
 GROUP = "principia.chapters"
+# a function or class of a module with everything below it: what is indented, blank or a bracket
+BODY = re.compile(r"^(?:async )?(?:(def) |class )(\w+)[^\n]*\n(?:[ \t)][^\n]*\n|\n)*", re.MULTILINE)
 
 
 @final
@@ -91,7 +93,7 @@ class Page:
 
     @functools.cached_property
     def _tree(self) -> ast.Module:
-        return ast.parse(self.path.read_text(encoding="utf-8"), filename=str(self.path))
+        return _outline(self.path.read_text(encoding="utf-8"), str(self.path))
 
     @functools.cached_property
     def text(self) -> Text:
@@ -134,6 +136,11 @@ class Page:
         return tuple(name for name, _ in self._decorated("experiment"))
 
     @functools.cached_property
+    def part_names(self) -> tuple[str, ...]:
+        """The parts that it offers to every training, in the order of the file."""
+        return tuple(name for name, _ in self._decorated("part"))
+
+    @functools.cached_property
     def misprint_names(self) -> tuple[str, ...]:
         """The claims whose control is a misprint."""
         return tuple(name for name, words in self._decorated("claim") if "misprint" in words)
@@ -167,6 +174,15 @@ class Page:
         from principia.lab.experiments import Experiment
 
         return {one.name: one for one in _declared(self.load(), Experiment)}
+
+
+def _outline(source: str, filename: str) -> ast.Module:
+    """Parse what stands at the top of a module; bodies are most of a page, and not wanted here."""
+    bare = BODY.sub(lambda one: f"{'def' if one[1] else 'class'} {one[2]}(): ...\n", source)
+    try:
+        return ast.parse(bare)
+    except SyntaxError:  # a text that begins at the margin inside a body; or a real mistake
+        return ast.parse(source, filename=filename)
 
 
 def _declared(module: ModuleType, kind: type) -> list[Any]:

@@ -113,8 +113,9 @@ def _run(tasks: Sequence[Task], workers: int) -> Iterator[tuple[Task, Pair]]:
             "check: a worker process was killed, probably for want of memory. Try --jobs 1."
         ) from None
     except BaseException:
+        pool.shutdown(wait=False, cancel_futures=True)  # first, so that no worker is started again
         for process in multiprocessing.active_children():
-            process.terminate()
+            process.kill()
         raise
     finally:
         pool.shutdown(wait=False, cancel_futures=True)
