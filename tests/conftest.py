@@ -4,11 +4,19 @@ import os
 
 os.environ.update(dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1"))
 
+import hypothesis
 import pytest
 from jaxtyping import install_import_hook
 
 # every jaxtyping annotation of the package is checked against the real arguments
 install_import_hook("principia", "typechecking.checked")
+
+
+# no test depends on how busy the machine is
+hypothesis.settings.register_profile(
+    "busy", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+)
+hypothesis.settings.load_profile("busy")
 
 
 def pytest_addoption(parser):

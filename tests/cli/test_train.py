@@ -107,6 +107,55 @@ def test_numbers_are_learned(tmp_path, page):
     assert metrics["test_rmse"] < 0.85 * metrics["rmse_of_the_mean"]
 
 
+def test_parts_are_added_and_a_run_can_teach(tmp_path):
+    page = ("run", "networks/mlp", "--data", "iris", *QUICK)
+    plain = principia(tmp_path, *page)
+    assert plain.returncode == 0, plain.stderr
+    (tmp_path / "runs/broken").mkdir()
+    (tmp_path / "runs/broken/config.json").write_text("{")  # a neighbor that changes nothing
+    taught = principia(
+        tmp_path, *page, "--set", "distillation.teacher=networks-mlp-1",
+        "--set", "label_smoothing.eps=0.05", "--set", "max_norm.bound=2",
+    )
+    assert taught.returncode == 0, taught.stderr
+    folder = RunFolder(tmp_path / "runs/networks-mlp-2")
+    assert folder.result["knobs"] == {
+        "epochs": 15, "distillation.teacher": "networks-mlp-1", "label_smoothing.eps": 0.05,
+        "max_norm.bound": 2.0,
+    }
+    model, _ = load_model(folder.path / "model")
+    rows = torch.cat([one.weight.norm(dim=1) for one in model.layers])
+    assert rows.max() <= 2 * (1 + 1e-6)
+    assert "max_norm.bound" in (folder.path / "report.html").read_text()
+    listed = principia(tmp_path, "parts").stdout
+    assert "--set max_norm.bound=" in listed
+    assert "--set distillation.teacher=" in listed
+
+
+@pytest.mark.parametrize(
+    ("pair", "sentence"),
+    [
+        ("max_norm.bound=-1", "max_norm.bound must be in (0, inf), or none; got -1."),
+        ("max_nrom.bound=1", "there is no knob 'max_nrom.bound'. Did you mean 'max_norm.bound'?"),
+        ("distillation.teacher=nobody", "teacher must be the name of a run in runs; got 'nobody'."),
+        ("distillation.teacher=../networks-mlp-1", "teacher must be the name of a run in runs;"),
+    ],
+)
+def test_parts_that_cannot_be_added_leave_no_run(tmp_path, pair, sentence):
+    done = principia(tmp_path, "run", "networks/mlp", "--data", "iris", *QUICK, "--set", pair)
+    assert done.returncode == 2
+    assert sentence in done.stderr
+    assert "Traceback" not in done.stderr
+    assert not (tmp_path / "runs").exists()
+
+
+def test_parts_need_a_training(tmp_path):
+    done = principia(tmp_path, "run", "connectionism/neuron", "--set", "max_norm.bound=1")
+    assert done.returncode == 2
+    assert "trains nothing by the training loop" in done.stderr
+    assert "Leave out max_norm.bound." in done.stderr
+
+
 def test_runs_are_listed_reported_and_not_run_twice(tmp_path):
     done = principia(tmp_path, "runs")
     assert "There are no runs in runs" in done.stdout
@@ -153,6 +202,33 @@ def test_ctrl_c_says_how_to_go_on(tmp_path):
     assert RunFolder(tmp_path / "runs/networks-mlp-1").status == "interrupted"
     done = principia(tmp_path, "run", "--resume", "networks-mlp-1")
     assert done.returncode == 0, done.stderr
+
+
+KILLED_WHILE_IT_WRITES = """
+import os, signal, sys
+from principia.lab.cli import main
+file, finish = sys.argv.pop(1), os.replace
+def killed(source, target):
+    if str(target).endswith(file):
+        os.kill(os.getpid(), signal.SIGKILL)
+    finish(source, target)
+os.replace = killed
+main()
+"""
+
+
+@pytest.mark.parametrize("file", ["model.safetensors", "result.json"])
+def test_a_kill_while_a_file_is_written_leaves_nothing_behind(tmp_path, file):
+    words = ("run", "networks/mlp", "--data", "moons", *QUICK)
+    done = subprocess.run(
+        [sys.executable, "-c", KILLED_WHILE_IT_WRITES, file, *words], cwd=tmp_path, check=False,
+    )
+    assert done.returncode == -signal.SIGKILL
+    folder = tmp_path / "runs/networks-mlp-1"
+    assert [*folder.rglob(f".{file}.*.writing")]
+    assert principia(tmp_path, "run", "--resume", "last").returncode == 0
+    assert [one for one in folder.rglob(file) if one.is_file()]
+    assert [one.name for one in folder.rglob(".*")] == [".lock"]
 
 
 def test_what_has_changed_since_is_refused(tmp_path):

@@ -1,20 +1,11 @@
-"""Every experiment of the course: its quick run beats its floor, and a kill changes nothing.
-
-One uninterrupted run, and one that is killed with SIGKILL at random moments and resumed, must leave
-the same bytes: weights, metrics, figures and report.
-"""
+"""Every experiment of the course: its quick run beats its floor, and a kill changes nothing."""
 
 import json
-import os
-import random
-import signal
-import subprocess
-import sys
-import time
 from pathlib import Path
 
 import pytest
 
+from killing import contents, killed_run, run_folder, whole_run
 from principia.lab import catalog
 
 EXPERIMENTS = [
@@ -23,65 +14,16 @@ EXPERIMENTS = [
     for page in chapter.pages
     for name in page.experiment_names
 ]
-VARYING = {"config.json", ".lock"}  # the time at which a run began; the lock
-KILLS = 2
-EARLIEST = 0.5  # seconds: before that, nothing but imports happens
-
-
-def principia(folder, *words):
-    return subprocess.Popen(
-        [sys.executable, "-m", "principia", "run", *words, "--threads", "1",
-         "--save-every", "0.05"],
-        cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-    )
-
-
-def run_folder(place):
-    (found,) = (place / "runs").glob("[!.]*")  # a kill may leave one that has no name yet
-    return found
-
-
-def contents(folder):
-    return {
-        str(path.relative_to(folder)): path.read_bytes()
-        for path in sorted(folder.rglob("*"))
-        if path.is_file() and path.name not in VARYING
-    }
 
 
 @pytest.mark.parametrize("key", EXPERIMENTS)
 def test_a_killed_run_ends_like_a_whole_one(key, tmp_path):
-    whole, killed = tmp_path / "whole", tmp_path / "killed"
-    whole.mkdir()
-    killed.mkdir()
-    began = time.monotonic()
-    process = principia(whole, key)
-    said, complained = process.communicate()
-    took = time.monotonic() - began
-    assert process.returncode == 0, said + complained
-    result = json.loads((run_folder(whole) / "result.json").read_text())
+    took = whole_run(tmp_path / "whole", key)
+    result = json.loads((run_folder(tmp_path / "whole") / "result.json").read_text())
     assert result["reached"], result
 
-    dice = random.Random(key)
-    kills = 0
-    while kills < KILLS:
-        begun = [*killed.glob("runs/[!.]*/config.json")]
-        process = principia(killed, *(["--resume", "last"] if begun else [key]))
-        try:
-            process.communicate(timeout=dice.uniform(EARLIEST, max(took, 1.0)))
-            break  # it was done before it could be killed
-        except subprocess.TimeoutExpired:
-            process.send_signal(signal.SIGKILL)
-            process.communicate()
-            kills += 1
-    if [*killed.glob("runs/[!.]*/config.json")]:
-        process = principia(killed, "--resume", "last")
-    else:
-        process = principia(killed, key)  # every kill came before the run folder
-    said, complained = process.communicate()
-    assert process.returncode == 0, said + complained
-    first, second = contents(run_folder(whole)), contents(run_folder(killed))
+    killed_run(tmp_path / "killed", key, took=took)
+    first, second = (contents(run_folder(tmp_path / name)) for name in ("whole", "killed"))
     assert first.keys() == second.keys()
     page, _, name = key.partition(":")
     if not catalog.page(page).experiments()[name].timed:

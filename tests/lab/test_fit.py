@@ -249,6 +249,68 @@ def test_early_stopping_ends_with_the_best_weights(data):
     assert losses.index(min(losses)) == len(losses) - 3
 
 
+def scripted(numbers, **settings):
+    """Let early stopping see numbers of my choice; give its part and the last epoch's reason."""
+    part, model = EarlyStopping(**settings), nn.Linear(1, 1)
+    part.begin(model, {}, 0)
+    for epoch, number in enumerate(numbers):
+        nn.init.constant_(model.weight, epoch)
+        if reason := part.after_epoch(model, {"validation_loss": number}):
+            break
+    part.finish(model)
+    return epoch, reason, model.weight.item()
+
+
+def test_early_stopping_counts_only_what_is_better_by_enough():
+    losses = [5.0, 4.0, 3.95, 3.91, 3.0, 2.99, 2.98, 2.97]
+    assert scripted(losses, patience=3) == (7, "", 7.0)
+    epoch, reason, best = scripted(losses, patience=3, min_delta=0.1)
+    assert (epoch, best) == (7, 4.0)
+    assert reason == "validation_loss did not improve for 3 epochs"
+    assert scripted(losses, patience=3, min_delta=0.1, restore_best=False)[2] == 7.0
+
+
+def test_early_stopping_takes_no_number_for_no_improvement():
+    epoch, reason, best = scripted([2.0, 1.0, math.nan, math.inf, math.nan], patience=3)
+    assert (epoch, best) == (4, 1.0)
+    assert reason.endswith("for 3 epochs, and was not finite in 3 of them")
+
+
+def test_early_stopping_needs_validation_data(data):
+    model = network()
+    sgd = torch.optim.SGD(model.parameters(), lr=0.1)
+    with pytest.raises(UsageError, match=r"got 'validation_loss'. Give fit validation data."):
+        fit(model, data, CROSS_ENTROPY, sgd, epochs=2, parts=[EarlyStopping()])
+
+
+def test_a_part_may_change_what_is_made_smaller(data):
+    class Doubled(Part):
+        def wrap(self, objective):
+            return lambda model, batch, rng: 2 * objective(model, batch, rng)
+
+    found = []
+    for chosen, lr in [([Doubled()], 0.1), ([], 0.2)]:
+        model = network()
+        sgd = torch.optim.SGD(model.parameters(), lr=lr)
+        found.append(
+            fit(model, data, CROSS_ENTROPY, sgd, epochs=2, batch_size=16, parts=chosen,
+                validation=data, seed=Seed(5))
+        )
+    ours, theirs = found
+    for one, other in zip(ours.model.parameters(), theirs.model.parameters(), strict=True):
+        torch.testing.assert_close(one, other)
+    for one, other in zip(ours.history, theirs.history, strict=True):
+        assert one["loss"] == pytest.approx(2 * other["loss"], rel=1e-4)
+        assert one["validation_loss"] == pytest.approx(other["validation_loss"], rel=1e-4)
+
+
+def test_a_run_may_add_parts_to_every_training(data):
+    model, run = network(), Run(Seed(1), more_parts=lambda: [EarlyStopping(patience=1)])
+    sgd = torch.optim.SGD(model.parameters(), lr=0.5)
+    trained = fit(model, data, CROSS_ENTROPY, sgd, epochs=300, validation=data, run=run)
+    assert "did not improve" in trained.stopped
+
+
 def test_one_cycle_gives_no_momentum_to_plain_descent(data):
     for momentum in (0.0, 0.9):
         model = network()

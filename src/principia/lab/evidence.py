@@ -52,6 +52,11 @@ class Series:
     style: Style | None = None
     error: Any = None
 
+    def __post_init__(self) -> None:
+        """Cut tensors off their graph, which can neither be written nor sent elsewhere."""
+        for name in ("x", "y", "error"):
+            object.__setattr__(self, name, _detached(getattr(self, name)))
+
     def to_json(self) -> dict[str, Any]:
         """Give the series as plain lists."""
         described: dict[str, Any] = {"name": self.name, "role": self.role}
@@ -209,6 +214,12 @@ def _plain(value: Any) -> float | int | str:
 def _plain_number(value: Any) -> float | int:
     number = float(value)
     return int(number) if number.is_integer() and abs(number) < 2**53 else number
+
+
+def _detached(values: Any) -> Any:
+    if isinstance(values, (list, tuple)):
+        return [_detached(one) for one in values]
+    return values.detach() if hasattr(values, "detach") else values
 
 
 def _plain_list(values: Any) -> list[float | int | str]:

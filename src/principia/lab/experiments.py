@@ -69,6 +69,7 @@ class Run:
     folder: Path | None = None
     save_every: float = 30.0  # seconds between two checkpoints
     asked_to_stop: Callable[[], bool] = lambda: False
+    more_parts: Callable[[], Iterable[Any]] = tuple  # makes what is added to each training
     metrics: dict[str, float] = field(default_factory=dict)
     figures: dict[str, Figure] = field(default_factory=dict)
     curves: dict[str, list[dict[str, float]]] = field(default_factory=dict)

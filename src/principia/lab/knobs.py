@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar, final
 
-from principia.lab.domains import Domain, Range, domain_of
+from principia.lab.domains import Domain, Maybe, Range, domain_of
 from principia.lab.errors import UsageError, refuse, shown, suggestion
 
 __all__ = ["MADE_WITH", "REQUIRED", "Knob", "check_params", "checked", "knobs_of", "settings"]
@@ -49,7 +49,8 @@ class Knob:
         try:
             return self.domain.parse(text)
         except (ValueError, TypeError, OverflowError):
-            got = _Bare(text) if isinstance(self.domain, Range) else text
+            inner = self.domain.inner if isinstance(self.domain, Maybe) else self.domain
+            got = _Bare(text) if isinstance(inner, Range) else text
             raise refuse(owner, self.name, self.domain.text, got, self.domain.hint(text)) from None
 
     def schema(self) -> dict[str, Any] | None:

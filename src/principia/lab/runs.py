@@ -25,7 +25,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, final
@@ -36,7 +36,7 @@ from principia.lab.environment import environment, use_threads
 from principia.lab.errors import UsageError, refuse, shown
 from principia.lab.experiments import CHECKPOINTS, FIGURES, METRICS, Advance, Outcome, Run
 from principia.lab.seeds import Seed
-from principia.lab.storage import write_text
+from principia.lab.storage import clear_leftovers, write_text
 
 __all__ = [
     "Asked", "OwnData", "RunFolder", "create", "discard_if_empty", "execute", "find_run",
@@ -158,7 +158,7 @@ def create(runs_dir: Path, asked: Asked, command: str | None = None) -> RunFolde
         "command": shlex.join(["principia", *sys.argv[1:]]) if command is None else command,
         "began": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
         "environment": environment(asked.threads),
-        "code": _code_hash(asked.page),
+        "code": _code_hash(asked),
         "git": _revision(),
     }
     try:
@@ -230,6 +230,7 @@ def execute(
     asked = folder.asked
     _same_code(folder)
     with _locked(folder.path), _asking_to_stop() as asked_to_stop:
+        clear_leftovers(folder.path)
         use_threads(asked.threads)
         (folder.path / METRICS).write_text("", encoding="utf-8")  # trainings log their past again
         run = Run(
@@ -249,21 +250,39 @@ def execute(
 
 
 def _outcome(run: Run, asked: Asked) -> tuple[Outcome, dict[str, Any] | None]:
+    from principia.lab.training.offers import added_parts, of_parts
+
     page = catalog.page(asked.page, "run")
+    run.more_parts = added_parts(run, asked.knobs)
+    own = {name: value for name, value in asked.knobs.items() if "." not in name}
     if asked.data is None:
-        experiment = page.experiments()[asked.experiment]
-        return experiment(run, **asked.knobs), None
+        outcome, schema = page.experiments()[asked.experiment](run, **own), None
+    else:
+        outcome, schema = _learned(run, page, asked, own)
+    if of_parts(asked.knobs) and not run.curves:
+        raise UsageError(
+            f"run: {asked.key} trains nothing by the training loop, so that parts change nothing. "
+            f"Leave out {', '.join(name for name in asked.knobs if name not in own)}."
+        )
+    return replace(outcome, knobs=dict(asked.knobs)), schema
+
+
+def _learned(
+    run: Run, page: catalog.Page, asked: Asked, knobs: Mapping[str, Any]
+) -> tuple[Outcome, dict[str, Any]]:
+    """Train the page's model on the user's own table."""
     from principia.lab.data.own import load
     from principia.lab.data.schema import examples
     from principia.lab.learners import learn
 
+    assert asked.data is not None  # noqa: S101
     table, sha256 = load(asked.data.source)
     if sha256 != asked.data.sha256:
         raise UsageError(f"run: {asked.data.source} has changed since the run began. Start a new.")
     ready = examples(table, asked.data.target, seed=run.seed, drop=asked.data.drop)
-    goals = learn(run, page, ready, asked.knobs)
+    goals = learn(run, page, ready, knobs)
     outcome = Outcome(
-        asked.page, "", asked.budget, asked.seed, asked.knobs, dict(run.metrics), goals,
+        asked.page, "", asked.budget, asked.seed, knobs, dict(run.metrics), goals,
         dict(run.figures),
     )
     return outcome, ready.schema.to_json()
@@ -307,7 +326,7 @@ def _same_code(folder: RunFolder) -> None:
     config = folder.config
     if config.get("format") != FORMAT:
         raise refuse("run", f"format of {folder.name}", str(FORMAT), config.get("format"))
-    if config["code"] != _code_hash(folder.asked.page):
+    if config["code"] != _code_hash(folder.asked):
         raise UsageError(
             f"run: {folder.name} must be resumed with the code that it began with; "
             f"{folder.asked.page} or what it uses has changed since. Start a new run."
@@ -321,13 +340,15 @@ def _same_code(folder: RunFolder) -> None:
             )
 
 
-def _code_hash(key: str) -> str:
-    """Hash the source of a page and of everything of Principia that it uses."""
+def _code_hash(asked: Asked) -> str:
+    """Hash the source of a page, of the parts that are added, and of all that they use."""
     importlib.import_module("principia.lab.learners")  # which loads the training, too
+    from principia.lab.training.offers import of_parts, offers
 
-    catalog.page(key, "run").load()
+    catalog.page(asked.page, "run").load()
+    added = [offers()[name].function.__module__ for name in of_parts(asked.knobs)]
     digest = hashlib.sha256()
-    for name in sorted(_used(key.replace("/", "."))):
+    for name in sorted(_used([f"principia.{asked.page.replace('/', '.')}", *added])):
         module = sys.modules[name]
         if module.__file__:
             digest.update(f"{name}\n".encode())
@@ -335,9 +356,9 @@ def _code_hash(key: str) -> str:
     return digest.hexdigest()
 
 
-def _used(place: str) -> set[str]:
-    """Name the modules that a page uses, directly or not, beside the training itself."""
-    todo = [f"principia.{place}", "principia.lab.training.fit", "principia.lab.learners"]
+def _used(modules: list[str]) -> set[str]:
+    """Name the modules that some use, directly or not, beside the training itself."""
+    todo = [*modules, "principia.lab.training.fit", "principia.lab.learners"]
     found: set[str] = set()
     while todo:
         name = todo.pop()

@@ -1,8 +1,9 @@
-"""`ls`, `show`, `cite`, `doctor`: what there is, without measuring anything."""
+"""`ls`, `show`, `parts`, `cite`, `doctor`: what there is, without measuring anything."""
 
 import inspect
 import re
 import sys
+from typing import Any
 
 import principia
 from principia.lab import catalog
@@ -10,7 +11,7 @@ from principia.lab.cli.terminal import counted, fancy, say, table
 from principia.lab.errors import refuse, suggestion
 from principia.lab.formula import prose_to_unicode, to_unicode
 
-__all__ = ["cite", "doctor", "ls", "show"]
+__all__ = ["cite", "doctor", "ls", "parts", "show"]
 
 
 def ls(chapter: str | None = None) -> None:
@@ -40,6 +41,7 @@ def show(key: str) -> None:
         key: Key of a page, such as connectionism/hopfield.
     """
     from principia.lab.checking import last_finding
+    from principia.lab.training.offers import offers
 
     page = catalog.page(key, "show")
     text = page.text
@@ -79,11 +81,33 @@ def show(key: str) -> None:
                 words = [f"{metric.replace('_', ' ')} {goal.goal}" for metric, goal in goals]
                 say(f"    {budget}: {'; '.join(words)}")
             say(f"    published: {experiment.source}")
+    if page.part_names:
+        _heading("For any training")
+        for part in offers().values():
+            if part.page == page.key:
+                _show_part(part)
     _heading("References")
     for reference in text.references:
         say(reference.text)
     say()
     say(f"principia check {page.key}", style="dim")
+
+
+def parts() -> None:
+    """List the parts that can be added to every training, with their knobs."""
+    from principia.lab.training.offers import offers
+
+    for part in offers().values():
+        _show_part(part)
+    say()
+    say("Add one, to any run that trains: principia run networks/mlp --set PART.KNOB=VALUE")
+
+
+def _show_part(part: Any) -> None:
+    say(part.name, style="bold")
+    say(f"    {prose_to_unicode(part.statement)} ({part.page})")
+    for knob in part.knobs.values():
+        say(f"    --set {knob.name}=...   ({knob.domain.text}: {prose_to_unicode(knob.help)})")
 
 
 def _status(found: dict | None) -> str:

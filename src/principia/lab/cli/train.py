@@ -44,7 +44,8 @@ def run(
         key: Key of a page, or page:experiment.
         budget: quick runs on embedded data in seconds; full must reach the published figure.
         seed: Seed of everything random.
-        set_: Turn a knob, as knob=value; may be repeated.
+        set_: Turn a knob, as knob=value, or add a part to the training, as part.knob=value (see
+            principia parts); may be repeated.
         data: Your own table (.csv, .tsv, .npz, .parquet), or an embedded one such as iris.
         target: Column of your table to predict.
         drop: Column of your table to leave out; may be repeated.
@@ -99,8 +100,8 @@ def _asked(
     target: str | None, drop: tuple[str, ...], data_dir: str | None, device: str, threads: int,
 ) -> Any:
     """Check everything that was asked, before anything is written."""
-    from principia.lab.knobs import settings
     from principia.lab.runs import Asked
+    from principia.lab.training.offers import settings_with_parts
 
     place, _, name = key.partition(":")
     page = catalog.page(place, "run")
@@ -122,7 +123,7 @@ def _asked(
     if name and name not in names:
         raise refuse("run", "KEY", f"an experiment of {page.key}", name, suggestion(name, names))
     experiment = page.experiments()[name or names[0]]
-    knobs = settings(experiment.key, experiment.knobs, texts)
+    knobs = settings_with_parts(experiment.key, experiment.knobs, texts)
     return Asked(page.key, experiment.name, budget, seed, knobs, None, where, device, threads)
 
 
@@ -142,10 +143,10 @@ def _own_data(
     """Read the table once now, so that whatever is wrong with it is said before the run begins."""
     from principia.lab.data.own import default_target, load
     from principia.lab.data.schema import examples
-    from principia.lab.knobs import settings
     from principia.lab.learners import knobs_for, learner_of
     from principia.lab.runs import OwnData
     from principia.lab.seeds import Seed
+    from principia.lab.training.offers import settings_with_parts
 
     cells, sha256 = load(data)
     target = target or default_target(data)
@@ -154,7 +155,7 @@ def _own_data(
             f"run: --data {data} needs --target COLUMN. Its columns are {', '.join(cells)}."
         )
     ready = examples(cells, target, seed=Seed(seed), drop=drop)
-    knobs = settings(page.key, knobs_for(learner_of(page, ready.schema)), texts)
+    knobs = settings_with_parts(page.key, knobs_for(learner_of(page, ready.schema)), texts)
     source = data if sha256 == data else str(Path(data).resolve())
     return OwnData(source, target, drop, sha256), knobs
 

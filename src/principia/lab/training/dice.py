@@ -15,7 +15,11 @@ __all__ = ["dice", "own_dice", "set_dice"]
 def own_dice(seed: Seed, device: torch.device) -> Iterator[None]:
     """Fork torch's global generators and start them from the seed, for layers like dropout."""
     with torch.random.fork_rng([] if device.type == "cpu" else [device], device_type=device.type):
-        torch.manual_seed(int(seed.child("layers")))
+        number = int(seed.child("layers"))
+        # torch.manual_seed would also ask for every kind of device that is not there
+        torch.default_generator.manual_seed(number)
+        if device.type != "cpu":
+            torch.get_device_module(device).manual_seed(number)
         yield
 
 

@@ -85,7 +85,7 @@ def fit(
         epochs: How often to go through the data; 10 if steps are not given either.
         steps: How many batches to take instead.
         batch_size: Rows of a batch; the last one of an epoch may be smaller.
-        parts: Schedules, clipping, averages, early stopping.
+        parts: Schedules, clipping, averages, early stopping; the run may add more.
         validation: Data like `data` that is measured after every epoch.
         metrics: Numbers of the outputs and targets of the validation data, by name.
         seed: Where all randomness comes from; the run's seed by default.
@@ -110,7 +110,7 @@ def fit(
     data = _checked_data("data", data, where)
     batches = math.ceil(len(data[0]) / batch_size)
     total = _total(epochs, steps, batches)
-    parts = list(parts)
+    parts = [*parts, *run.more_parts()]
     model.to(where)
     for part in parts:
         part.begin(model, optimizers, total)
@@ -170,6 +170,7 @@ class _Training:
 
     def __post_init__(self) -> None:
         self.sums = dict.fromkeys(self.objectives, 0.0)
+        self.wrapped = {name: _wrapped(one, self.parts) for name, one in self.objectives.items()}
         self.preparing, self.clipping, self.stepping = (
             [part for part in self.parts if _overrides(part, hook)]
             for hook in ("prepare", "before_step", "after_step")
@@ -188,31 +189,42 @@ class _Training:
         """Take one batch: one step of every optimizer."""
         for part in self.preparing:
             batch = part.prepare(batch, self.rng)
+        rows = batch[0].shape[0]
         for name, optimizer in self.optimizers.items():
             if name in self.searching:  # its step asks for the loss as often as it needs
                 value = optimizer.step(functools.partial(self.loss, name, batch))
             else:
                 value = self.loss(name, batch)
                 optimizer.step()
-            self.sums[name] += float(value) * len(batch[0])
+            self.sums[name] += float(value) * rows
         for part in self.stepping:
             part.after_step(self.model)
-        self.rows += len(batch[0])
+        self.rows += rows
         self.batch += 1
         self.step += 1
 
     def loss(self, name: str, batch: Batch) -> float:
         """Compute a loss and its gradients; stop at one that is not finite."""
         self.optimizers[name].zero_grad()
-        loss = self.objectives[name](self.forward, batch, self.rng)
-        value = loss.item()
+        try:
+            loss = self.wrapped[name](self.forward, batch, self.rng)
+            value = loss.item()
+            if math.isfinite(value) and loss.requires_grad:
+                loss.backward()
+        except BaseException:
+            self.abandon()
+            raise
         if not math.isfinite(value):
+            self.abandon()
             self.diverged(name, value)
-        if loss.requires_grad:
-            loss.backward()
         for part in self.clipping:
             part.before_step(self.model)
         return value
+
+    def abandon(self) -> None:
+        """Let the parts undo what they changed for a loss that no step will follow."""
+        for part in self.parts:
+            part.abandon(self.model)
 
     def numbers(
         self, held: Batch | None, metrics: Mapping[str, Metric], seed: Seed
@@ -408,7 +420,15 @@ def _permutation(rows: int, seed: Seed, epoch: int, device: torch.device) -> Ten
 
 
 def _finite(weights: Mapping[str, Tensor]) -> bool:
-    return all(bool(one.isfinite().all()) for one in weights.values() if one.is_floating_point())
+    floats = [one for one in weights.values() if one.is_floating_point() and one.numel()]
+    largest = torch._foreach_norm(floats, math.inf) if floats else ()
+    return all(math.isfinite(one.item()) for one in largest)
+
+
+def _wrapped(objective: Objective, parts: Sequence[Part]) -> Objective:
+    for part in sorted(parts, key=lambda part: part.wraps_last):
+        objective = part.wrap(objective)
+    return objective
 
 
 def _overrides(part: Part, hook: str) -> bool:

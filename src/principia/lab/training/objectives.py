@@ -7,7 +7,7 @@ from typing import Any, Protocol, final, runtime_checkable
 import torch
 from torch import Tensor
 
-__all__ = ["Objective", "Reconstruction", "Supervised"]
+__all__ = ["Objective", "Once", "Reconstruction", "Supervised"]
 
 Loss = Callable[[Tensor, Tensor], Tensor]
 Batch = tuple[Tensor, ...]
@@ -56,3 +56,30 @@ class Reconstruction:
         """Give the loss of one batch."""
         x = batch[0]
         return self.loss(model(x), x)
+
+
+@final
+class Once:
+    """A model that computes its outputs for an input once, however many losses ask for them.
+
+    Example:
+        >>> model = Once(torch.nn.Linear(3, 2))
+        >>> x = torch.ones(4, 3)
+        >>> model(x) is model(x)
+        True
+    """
+
+    def __init__(self, model: Any) -> None:
+        self._model, self._asked, self._given = model, None, None
+
+    def __call__(self, x: Any, *rest: Any, **words: Any) -> Any:
+        """Answer as before if asked the same as before, else compute."""
+        if rest or words:
+            return self._model(x, *rest, **words)
+        if x is not self._asked:
+            self._asked, self._given = x, self._model(x)
+        return self._given
+
+    def __getattr__(self, name: str) -> Any:
+        """Give whatever else the model has."""
+        return getattr(self._model, name)

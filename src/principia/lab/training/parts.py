@@ -1,7 +1,7 @@
 r"""Parts of the training loop: schedules, clipping, averages, early stopping.
 
 A part overrides the hooks that it needs; the loop calls no others. What it remembers goes into
-every checkpoint through `state_dict`, so that a run resumes exactly.
+every checkpoint through `state_dict`, so that a run resumes exactly. Pages have parts of their own.
 """
 
 import copy
@@ -16,9 +16,10 @@ from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler, OneCycleLR
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
-from principia.lab.domains import Count, Fraction, Positive, Range
+from principia.lab.domains import Count, Fraction, NonNegative, Positive, Range
 from principia.lab.errors import UsageError
 from principia.lab.knobs import checked
+from principia.lab.training.objectives import Objective
 
 __all__ = ["EMA", "SWA", "ClipNorm", "EarlyStopping", "OneCycle", "Part", "Schedule"]
 
@@ -29,8 +30,14 @@ Batch = tuple[Tensor, ...]
 class Part:
     """Something that the loop asks at fixed moments. Every hook does nothing unless overridden."""
 
+    wraps_last = False  # whether its `wrap` goes around those of all other parts
+
     def begin(self, model: nn.Module, optimizers: Mapping[str, Optimizer], steps: int) -> None:
         """Prepare for a training of so many steps; called once, before any state is loaded."""
+
+    def wrap(self, objective: Objective) -> Objective:
+        """Change what the training makes smaller; validation measures the objective unchanged."""
+        return objective
 
     def prepare(self, batch: Batch, rng: torch.Generator) -> Batch:
         """Change a batch before the model sees it."""
@@ -38,6 +45,9 @@ class Part:
 
     def before_step(self, model: nn.Module) -> None:
         """Look at the gradients, or change them, before an optimizer steps."""
+
+    def abandon(self, model: nn.Module) -> None:
+        """Undo what was changed for a loss, when an exception has ended its computation."""
 
     def after_step(self, model: nn.Module) -> None:
         """Look at the weights, or change them, after all optimizers have stepped."""
@@ -238,38 +248,54 @@ class SWA(Part):
 class EarlyStopping(Part):
     """Keeps the best weights by a number of the epoch, and stops when it no longer improves.
 
+    A number that is not finite counts as no improvement.
+
     Args:
         metric: Which number decides: `validation_loss`, `validation_accuracy`, ...
         better: Whether lower or higher is better.
         patience: Epochs without improvement before it stops; none never stops.
+        min_delta: By how much a number must be better to count as an improvement.
+        restore_best: Whether the model ends with its best weights instead of its last.
+
+    Example:
+        >>> part, model = EarlyStopping(patience=2), nn.Linear(1, 1)
+        >>> part.begin(model, {}, steps=4)
+        >>> [part.after_epoch(model, {"validation_loss": loss}) for loss in (3.0, 1.0, 2.0, 1.5)]
+        ['', '', '', 'validation_loss did not improve for 2 epochs']
     """
 
     @checked
     def __init__(
         self, metric: str = "validation_loss", *, better: Literal["lower", "higher"] = "lower",
-        patience: Count | None = 5,
+        patience: Count | None = 5, min_delta: NonNegative = 0.0, restore_best: bool = True,
     ) -> None:
         self.metric, self.better, self.patience = metric, better, patience
+        self.min_delta, self.restore_best = min_delta, restore_best
 
     def begin(self, model: nn.Module, optimizers: Mapping[str, Optimizer], steps: int) -> None:
         """Forget the best of an earlier training."""
-        self._best, self._waited, self._weights = math.inf, 0, {}
+        self._best, self._waited, self._undefined, self._weights = math.inf, 0, 0, {}
 
     def after_epoch(self, model: nn.Module, row: Row) -> str:
         """Compare with the best so far."""
         if self.metric not in row:
+            unheld = self.metric.startswith("validation_") and "validation_loss" not in row
+            hint = " Give fit validation data." if unheld else ""
             raise UsageError(
-                f"EarlyStopping: metric must be one of {', '.join(row)}; got {self.metric!r}."
+                f"EarlyStopping: metric must be one of {', '.join(row)}; got {self.metric!r}.{hint}"
             )
         value = row[self.metric] if self.better == "lower" else -row[self.metric]
-        if value < self._best:
-            self._best, self._waited = value, 0
-            self._weights = copy.deepcopy(dict(model.state_dict()))
+        if value < self._best - self.min_delta:
+            self._best, self._waited, self._undefined = value, 0, 0
+            if self.restore_best:
+                self._weights = copy.deepcopy(dict(model.state_dict()))
             return ""
         self._waited += 1
+        self._undefined += not math.isfinite(value)
         if self.patience is None or self._waited < self.patience:
             return ""
-        return f"{self.metric} did not improve for {self._waited} epochs"
+        also = f", and was not finite in {self._undefined} of them" if self._undefined else ""
+        return f"{self.metric} did not improve for {self._waited} epochs{also}"
 
     def finish(self, model: nn.Module) -> None:
         """Leave the best weights in the model."""
@@ -278,11 +304,15 @@ class EarlyStopping(Part):
 
     def state_dict(self) -> dict[str, Any]:
         """Give the best weights and how long it has waited."""
-        return {"best": self._best, "waited": self._waited, "weights": self._weights}
+        return {
+            "best": self._best, "waited": self._waited, "undefined": self._undefined,
+            "weights": self._weights,
+        }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Take back the best weights and the waiting."""
         self._best, self._waited = state["best"], state["waited"]
+        self._undefined = state["undefined"]
         self._weights = dict(state["weights"])
 
 
