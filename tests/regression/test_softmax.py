@@ -132,5 +132,5 @@ def test_bad_input_gets_a_sentence():
     with pytest.raises(UsageError, match="folds must be at most 4, the samples; got 5"):
         cross_validated_risk(lambda x, y: lambda x: x, torch.zeros(4, 2), torch.zeros(4).long(),
                              folds=5)
-    with pytest.raises(UsageError, match="x must be at most 100000 rows"):
-        SoftmaxRegression(1, 2).fit(torch.zeros(100_001, 1), torch.zeros(100_001).long())
+    with pytest.raises(UsageError, match="x must be at most 1000000 rows"):
+        SoftmaxRegression(1, 2).fit(torch.zeros(1_000_001, 1), torch.zeros(1_000_001).long())

@@ -52,6 +52,7 @@ from sklearn.linear_model import Lasso, Ridge, lars_path
 from sklearn.metrics import f1_score
 from torch import Tensor
 from torch.distributions import Laplace, Normal
+from torch.nn import functional as F
 
 from principia.lab import figures
 from principia.lab.claims import claim
@@ -63,10 +64,11 @@ from principia.lab.knobs import checked
 from principia.lab.learners import learner
 from principia.lab.relations import at_least, at_most, equal, every, identical, never
 from principia.lab.seeds import Seed
+from principia.regression.least_squares import MILD, few_rows, finite
 from principia.regression.ridge import Loss, Penalty, ridge_alpha
 
 Prices = Float[Tensor, "..."] | float
-LOOK = 10  # steps between two looks at the duality gap, which costs as much as a step
+LOOK = 5  # steps between two looks at the duality gap, which costs as much as a step
 UNEVEN = 10.0  # ratio of the largest to the smallest column from which on we warn
 PUBLISHED = (3, 9, 4, 7, 2, 10, 5, 8, 6, 1, -7, 7)  # Efron et al. 2004; -7 is 7 leaving
 FOLLOWED = {"order_errors": at_most_goal(0), "knot_error": at_most_goal(1e-6)}
@@ -86,6 +88,10 @@ def soft_threshold(z: Float[Tensor, "..."], t: Prices) -> Float[Tensor, "..."]:
     t = torch.as_tensor(t, dtype=z.dtype, device=z.device)
     if not bool((t >= 0).all()):
         raise refuse("soft_threshold", "t", "in [0, inf)", float(t.min()))
+    return _shrunk(z, t)
+
+
+def _shrunk(z: Tensor, t: Tensor) -> Tensor:
     return z - z.clamp(-t, t)
 
 
@@ -127,7 +133,8 @@ def fista(
         alpha: Price, a number, or several (..., A), which are solved together.
         steps: Steps after which it warns and returns.
         tol: Duality gap, relative to the loss of w = 0, at which it stops.
-        restart: Whether momentum that points uphill is forgotten (O'Donoghue and Candès).
+        restart: Whether momentum that points uphill is forgotten (O'Donoghue and Candès), and the
+            linear equations that signs leave are solved, which ends it once the signs are right.
 
     Example:
         >>> prices = torch.tensor([1.0, 0.2])
@@ -152,7 +159,7 @@ class ProximalSGD(torch.optim.Optimizer):
     Example:
         >>> w = torch.nn.Parameter(torch.tensor([1.0, 1.0]))
         >>> optimizer = ProximalSGD([w], lr=0.5, l1=1.0)
-        >>> (3 * w[0]).backward()
+        >>> w[0].backward()
         >>> optimizer.step()
         >>> w.tolist()
         [0.0, 0.5]
@@ -171,9 +178,12 @@ class ProximalSGD(torch.optim.Optimizer):
                 loss = closure()
         for group in self.param_groups:
             lr, l1 = group["lr"], group["l1"]
+            if not lr * l1 >= 0:
+                raise refuse("ProximalSGD", "l1", "in [0, inf)", l1)
             for p in group["params"]:
                 if p.grad is not None:
-                    p.copy_(soft_threshold(p - lr * p.grad, lr * l1))
+                    p.add_(p.grad, alpha=-lr)
+                    torch.ops.aten.softshrink.out(p, lr * l1, out=p)  # the soft threshold, in place
         return loss
 
 
@@ -495,8 +505,13 @@ def diabetes_path(run: Run, *, grid: Annotated[int, Range(50, 2000)] = 200) -> N
 def _solve(
     owner: str, X: Tensor, y: Tensor, alpha: Prices, steps: int, tol: float, **how: Any
 ) -> Tensor:
-    """Step until every duality gap is small enough."""
-    (prices, single), s = _prices(owner, alpha, X), X.shape[-2]
+    """Step until every duality gap is small enough, on a compact problem of the same objective."""
+    prices, single = _prices(owner, alpha, X)
+    if not (finite(X) and finite(y)):
+        hint = "Drop or fill those rows."
+        raise refuse(owner, "X and y", "finite", "NaN or infinity", hint)
+    X, y = _compact(X, y)
+    s = X.shape[-2]
     sizes = X.square().mean(-2)
     uneven = float((sizes.amax(-1) / sizes.where(sizes > 0, torch.inf).amin(-1)).max()) ** 0.5
     if uneven > UNEVEN:
@@ -506,10 +521,15 @@ def _solve(
         )
     tol = max(tol, 8 * torch.finfo(X.dtype).eps)  # the gap itself is rounded
     allowed = tol * y.square().sum(-1)[..., None] / (2 * s)
+    finish = how.get("restart", False) and X.shape[-1] <= s  # else the equations may be singular
     w = gap = X.new_tensor(torch.nan)
     for t, w in enumerate(itertools.islice(_iterates(X, y, prices, **how), steps), 1):
         if t % LOOK == 0 or t == steps:
             gap = _gap(X, y, w, prices) - allowed
+            if finish and bool((gap > 0).any()):
+                solved = _with_these_signs(X, y, w, prices)
+                new = _gap(X, y, solved, prices) - allowed
+                w, gap = solved.where((new < gap)[..., None], w), torch.fmin(new, gap)
             if bool((gap <= 0).all()):
                 break
     else:
@@ -520,6 +540,19 @@ def _solve(
     return w[..., 0, :] if single else w
 
 
+def _compact(X: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+    r"""Give a problem of d + 1 rows with the objective of a tall one, for every w.
+
+    It is $R$ and $Q^\top y$ of $X=QR$, then a row of zeros for what no column of X explains.
+    """
+    R, shares = few_rows(X, y[..., None], mild=MILD)
+    if R is X:
+        return X, y
+    rest = (y.square().sum() - shares.square().sum()).clamp_min(0).sqrt()
+    scale = ((len(R) + 1) / len(X)) ** 0.5  # the mean over rows shall stay
+    return scale * F.pad(R, (0, 0, 0, 1)), scale * torch.cat([shares[:, 0], rest[None]])
+
+
 def _iterates(
     X: Tensor, y: Tensor, prices: Tensor, *, step: float = 1.0, momentum: bool = False,
     restart: bool = False,
@@ -527,18 +560,19 @@ def _iterates(
     """Yield $w_1, w_2, ...$, each (..., A, d), from $w_0=0$."""
     target, lr = y[..., None, :], step / _curvature(X)
     rate, thresholds = lr / X.shape[-2], lr * prices[..., None]
+    rows, columns = X.mT, rate * X
     problems = torch.broadcast_shapes(X.shape[:-2], prices.shape[:-1])
     w = X.new_zeros(*problems, prices.shape[-1], X.shape[-1])
     ahead, t = w, torch.ones_like(w[..., :1])
     while True:
         before = w
-        w = soft_threshold(ahead - rate * ((ahead @ X.mT - target) @ X), thresholds)
+        w = _shrunk(ahead - (ahead @ rows - target) @ columns, thresholds)
         if restart:
             uphill = ((ahead - w) * (w - before)).sum(-1, keepdim=True) > 0
             t = t.masked_fill(uphill, 1.0)
         ahead = w
         if momentum:
-            t, last = (1 + (1 + 4 * t**2).sqrt()) / 2, t
+            t, last = 0.5 + (0.25 + t * t).sqrt(), t
             ahead = w + (last - 1) / t * (w - before)
         yield w
 
@@ -559,6 +593,16 @@ def _gap(X: Tensor, y: Tensor, w: Tensor, prices: Tensor) -> Tensor:
     inside = (prices / pull.abs().amax(-1)).clamp_max(1.0).nan_to_num(1.0)[..., None]
     lost = ((1 - inside) * residual).square().sum(-1) / (2 * s)
     return lost + (prices[..., None] * w.abs() - w * inside * pull).sum(-1)
+
+
+def _with_these_signs(X: Tensor, y: Tensor, w: Tensor, prices: Tensor) -> Tensor:
+    r"""Minimize F over the $w_j\ne0$, as if their signs were right: then its gradient is linear."""
+    signs, s = w.sign(), X.shape[-2]
+    on = signs.abs()
+    gram = (X.mT @ X / s)[..., None, :, :] * on[..., None, :] * on[..., :, None]
+    pull = (y[..., None, :] @ X / s - prices[..., None] * signs) * on
+    factor, _ = torch.linalg.cholesky_ex(gram + torch.diag_embed(1 - on))
+    return torch.cholesky_solve(pull[..., None], factor)[..., 0].nan_to_num()
 
 
 def _prices(owner: str, alpha: Prices, X: Tensor) -> tuple[Tensor, bool]:

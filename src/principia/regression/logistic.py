@@ -43,6 +43,7 @@ __all__ = ["IRLS", "logistic_loss", "logit", "zero_one_bound"]
 
 import math
 import warnings
+from collections.abc import Sequence
 from typing import Annotated, Any, Literal, final
 
 import numpy as np
@@ -73,10 +74,12 @@ from principia.lab.experiments import Run, at_least_goal, at_most_goal, experime
 from principia.lab.knobs import check_params, checked
 from principia.lab.relations import at_least, at_most, equal, every, identical, never
 from principia.lab.seeds import Seed
+from principia.regression.least_squares import BLOCK
 
 Array = np.ndarray
 Points = Annotated[int, Range(10, 20_000)]
 Width = Annotated[float, Range(1, 30)]
+TINY = np.finfo(np.float64).tiny
 UNIT = 2.0**-53  # float64 rounds by this much, relatively
 FAR = 60.0  # a point with so large a score weighs 1e-26: as good as nothing, but not 0
 ROUNDED = "1-σ is rounded by 2^-53, which is e^|z| as large a share of it"
@@ -176,30 +179,30 @@ class IRLS(ClassifierMixin, BaseEstimator):
         X, y = validate_data(self, X, y, dtype=np.float64)
         self.classes_, signs = two_classes("IRLS", y)
         (s, d), bias = X.shape, int(self.fit_intercept)
-        rows = signs[:, None] * np.column_stack([X, np.ones(s)])[:, : d + bias]
+        rows = np.empty((s, d + bias))
+        np.multiply(signs[:, None], X, out=rows[:, :d])
+        rows[:, d:] = signs[:, None]
         price = math.sqrt(s * self.l2) * np.append(np.ones(d), np.zeros(bias))
 
-        def loss(w: Array) -> float:
-            return float(np.logaddexp(0, -(rows @ w)).mean() + ((price * w) ** 2).sum() / (2 * s))
+        def loss(margins: Array, w: Array) -> float:
+            surprise = np.log1p(np.exp(-np.abs(margins))) - np.minimum(margins, 0)
+            return float(surprise.mean() + ((price * w) ** 2).sum() / (2 * s))
 
         w, margins = np.zeros(d + bias), np.zeros(s)
-        self.losses_, self.converged_, self.separable_ = [loss(w)], False, False
+        self.losses_, self.converged_, self.separable_ = [loss(margins, w)], False, False
         for iteration in range(1, self.max_iter + 1):
             self.n_iter_ = iteration
-            near = margins.clip(-FAR, FAR)
-            root = np.sqrt(expit(near) * expit(-near))
-            design = np.vstack([root[:, None] * rows, np.diag(price)])
-            target = np.concatenate([expit(-margins) / root, -price * w])
-            step = np.linalg.lstsq(design, target, rcond=None)[0]
-            change = np.abs(rows @ step).max()
+            step, gain = _newton_step(rows, margins, [np.diag(price), -price * w])
+            moves = rows @ step
+            change = np.abs(moves).max()
             self.converged_ = bool(change <= self.tol * (1 + np.abs(margins).max()))
-            gain, rate = ((design @ step) ** 2).sum() / s, 1.0  # Newton decrement, squared
-            ends = self.losses_[-1] * (1 + 16 * UNIT)  # else rounding would never let a step pass
-            while not self.converged_ and loss(w + rate * step) > ends - SUFFICIENT * rate * gain:
+            ends, rate = self.losses_[-1] * (1 + 16 * UNIT), 1.0  # rounding must not stop a step
+            value = loss(margins + moves, w + step)
+            while not self.converged_ and value > ends - SUFFICIENT * rate * gain / s:
                 rate /= 2
-            w = w + rate * step
-            margins = rows @ w
-            self.losses_.append(loss(w))
+                value = loss(margins + rate * moves, w + rate * step)
+            w, margins = w + rate * step, margins + rate * moves
+            self.losses_.append(value)
             # weights that separate prove it: twice as long, they have a smaller loss
             self.separable_ = self.l2 == 0 and bool(margins.min() > 0)
             if self.converged_ or self.separable_:
@@ -235,6 +238,35 @@ class IRLS(ClassifierMixin, BaseEstimator):
         """Name the class of each point; a score of 0 is the second class."""
         scores = self.decision_function(X)
         return self.classes_[(scores >= 0).astype(int)]
+
+
+def _newton_step(rows: Array, margins: Array, held: Sequence[Array]) -> tuple[Array, float]:
+    """Give the step and the squared Newton decrement; `held` are the rows that hold it back."""
+
+    def weighted(rows: Array, margins: Array) -> tuple[Array, Array]:
+        near = margins.clip(-FAR, FAR)
+        root = np.sqrt(expit(near) * expit(-near))
+        return root[:, None] * rows, expit(-margins) / root
+
+    design, target = held
+    gram, pull = design.T @ design, design.T @ target
+    for first in range(0, len(rows), BLOCK):
+        design, target = weighted(*(one[first : first + BLOCK] for one in (rows, margins)))
+        tensor = torch.from_numpy(design)
+        gram, pull = gram + (tensor.mT @ tensor).numpy(), pull + target @ design
+    try:
+        sizes = np.sqrt(gram.diagonal().clip(TINY))
+        factor = np.linalg.cholesky(gram / sizes / sizes[:, None])
+        sound = factor.diagonal().min() > 1e-4
+    except np.linalg.LinAlgError:
+        sound = False
+    if sound:
+        step = np.linalg.solve(gram, pull)
+    else:  # the square of so large a condition number leaves no digits
+        weights = weighted(rows, margins)
+        design, target = (np.concatenate(two) for two in zip(weights, held, strict=True))
+        step = np.linalg.lstsq(design, target, rcond=None)[0]
+    return step, step @ gram @ step
 
 
 def _weakly_separable(rows: Array) -> bool:

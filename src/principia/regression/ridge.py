@@ -61,6 +61,7 @@ from principia.lab.knobs import checked
 from principia.lab.learners import learner
 from principia.lab.relations import at_most, equal, every, identical, never, slope
 from principia.lab.seeds import Seed
+from principia.regression.least_squares import MILD, few_rows, finite
 
 Loss = Literal["sum", "half-sum", "mean", "half-mean"]
 Penalty = Literal["full", "half"]
@@ -149,7 +150,7 @@ def loo_error(
         >>> loo_error(X, y, torch.zeros(1)).round()
         tensor([[-1.,  2.]])
     """
-    U, d, _, targets = _decompose("loo_error", X, Y, alphas, center)
+    U, d, _, targets = _decompose("loo_error", X, Y, alphas, center, every_row=True)
     keep = d**2 / (d**2 + alphas.to(d)[:, None])  # (A, r)
     fitted = U @ (keep[..., None] * (U.mT @ targets))  # (A, s, m)
     rest = 1 - keep @ (U.mT**2) - center / len(X)  # 1 - H_ii, (A, s)
@@ -182,34 +183,46 @@ def posterior(
 
 
 def _decompose(
-    owner: str, X: Tensor, Y: Tensor | None, alphas: Tensor, center: bool
+    owner: str, X: Tensor, Y: Tensor | None, alphas: Tensor, center: bool, *,
+    every_row: bool = False,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Give U (s, r), d (r,), Vh (r, d) of X, whose numeric rank is r, and the targets (s, m).
 
-    Without targets no weights are looked for, and a price of 0 is fine at any rank.
+    Unless every row is asked for, a tall problem is first rotated into d rows. Without targets no
+    weights are looked for, and a price of 0 is fine at any rank.
     """
-    targets = X if Y is None else Y.reshape(len(Y), -1)
+    targets = X[:, :0] if Y is None else Y.reshape(len(Y), -1)
     if not alphas.numel() or not bool(((alphas >= 0) & alphas.isfinite()).all()):
         raise refuse(owner, "alphas", "one or more values, each in [0, inf)", alphas.tolist())
-    if len(targets) != len(X) or not bool(X.isfinite().all() & targets.isfinite().all()):
+    middle = X.mean(dim=0) if center else X.new_zeros(X.shape[1])
+    # a mean is finite only if all of its column is, but it may overflow
+    if len(targets) != len(X) or not (
+        ((center and finite(middle)) or finite(X)) and finite(targets)
+    ):
         got = f"{len(X)} and {len(targets)} rows"
         raise refuse(owner, "X and Y", "finite, with one number of rows", got)
-    if not center and len(X) > 1 and bool(((X[:1] == X).all(dim=0) & (X[0] != 0)).any()):
+    alike = (X[0] == X[-1]) & (X[0] != 0)  # no other column can be constant
+    if not center and len(X) > 1 and bool((X[:1, alike] == X[:, alike]).all(dim=0).any()):
         warnings.warn(
             f"{owner}: X has a constant column, so that the intercept has a price too. Leave the "
             "column out and pass center=True.", stacklevel=4,
         )
-    rounding = X.norm() * max(X.shape) * torch.finfo(X.dtype).eps  # of X before it is centered
     if center:
-        X, targets = X - X.mean(dim=0), targets - targets.mean(dim=0)
-    U, d, Vh = torch.linalg.svd(X, full_matrices=False)
+        X, targets = X - middle, targets - targets.mean(dim=0)
+    few, shares = few_rows(X, targets, mild=MILD)
+    U, d, Vh = torch.linalg.svd(few, full_matrices=False)
+    size = (d.square().sum() + len(X) * middle.square().sum()).sqrt()  # of X as it was
+    rounding = size * max(X.shape) * torch.finfo(X.dtype).eps
     kept = d > rounding  # the inverse of the others would be noise
     rank = int(kept.sum())
     if Y is not None and rank < X.shape[1] and bool((alphas == 0).any()):
         domain = f"in (0, inf) where X has rank {rank} and {X.shape[1]} columns"
         hint = "Many weights fit equally well; principia.regression.lstsq finds the shortest."
         raise refuse(owner, "alphas", domain, 0, hint)
-    return U[:, kept], d[kept], Vh[kept], targets
+    U, d, Vh = U[:, kept], d[kept], Vh[kept]
+    if every_row:
+        return U if few is X else X @ (Vh.mT / d), d, Vh, targets
+    return U, d, Vh, shares
 
 
 @learner

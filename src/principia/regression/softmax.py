@@ -30,6 +30,8 @@ References:
     Boyd and Vandenberghe (2004), Convex optimization. Cambridge University Press, sec. 3.1.5.
     Stone (1974), Cross-validatory choice and assessment of statistical predictions. Journal of the
         Royal Statistical Society B 36(2). doi:10.1111/j.2517-6161.1974.tb00994.x
+    Byrd, Nocedal and Schnabel (1994), Representations of quasi-Newton matrices and their use in
+        limited memory methods. Mathematical Programming 63. doi:10.1007/BF01582063
     Xiao, Rasul and Vollgraf (2017), Fashion-MNIST: a novel image dataset for benchmarking machine
         learning algorithms. arXiv:1708.07747
 """
@@ -42,7 +44,8 @@ __all__ = [
 
 import math
 import warnings
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Sequence
 from typing import Annotated, Any, Literal, final
 
 import torch
@@ -67,7 +70,11 @@ from principia.lab.training.metrics import outputs_of
 
 Classes = Annotated[int, Range(2, 50)]
 Model = Callable[[Tensor], Tensor]
-MOST_AT_ONCE = 100_000  # samples whose full gradient is still cheap
+MOST_AT_ONCE = 1_000_000  # samples whose full gradient is still cheap
+MOST_STEPS, HISTORY = 500, 20  # of L-BFGS
+FLAT = 1e-9  # gradient at which it stops
+STUCK = 10  # steps with neither a smaller loss nor a smaller gradient: only rounding is left
+SUFFICIENT = 1e-4  # share of the predicted decrease that a step must bring (Armijo)
 GRADIENT_STEPS = 40  # of the small fits in a study of risks
 
 
@@ -85,10 +92,10 @@ def cross_entropy(
         tensor([0.6931, 2.1269])
     """
     classes = z.shape[-1]
-    if y.numel() and not bool(((y >= 0) & (y < classes)).all()):
+    if y.numel() and not (int(y.min()) >= 0 and int(y.max()) < classes):
         wrong = int(y[(y < 0) | (y >= classes)][0])
         raise refuse("cross_entropy", "y", f"classes from 0 to {classes - 1}", wrong)
-    if z.numel() and bool((z >= 0).all()) and bool(((z.sum(-1) - 1).abs() < 1e-5).all()):
+    if z.numel() and float(z.detach().min()) >= 0 and bool(((z.sum(-1) - 1).abs() < 1e-5).all()):
         note = "cross_entropy: z looks like probabilities; it wants scores, before the softmax."
         warnings.warn(note, stacklevel=2)
     return torch.logsumexp(z, -1) - z.gather(-1, y[..., None].long())[..., 0]
@@ -164,7 +171,7 @@ class SoftmaxRegression(nn.Module):
         inputs: Number of features D.
         classes: Number of classes K.
         l2: Price of large weights, $\frac\lambda2\Vert W\Vert^2$; the bias is free.
-        solver: "lbfgs" takes all samples at once, up to 100,000; "adam" takes batches.
+        solver: "lbfgs" takes all samples at once, up to a million; "adam" takes batches.
         batch_size: Samples of a batch of "adam".
 
     Example:
@@ -213,11 +220,91 @@ class SoftmaxRegression(nn.Module):
         if len(x) > MOST_AT_ONCE:
             hint = 'Take solver="adam".'
             raise refuse("SoftmaxRegression", "x", f"at most {MOST_AT_ONCE} rows", len(x), hint)
-        optimizer = torch.optim.LBFGS(
-            self.parameters(), max_iter=500, tolerance_grad=1e-9, tolerance_change=0.0,
-            history_size=20, line_search_fn="strong_wolfe",
-        )
+        optimizer = _LBFGS(self, x)
         return fit(self, (x, y), self.risk, optimizer, steps=1, batch_size=len(x), **shared)
+
+
+@final
+class _LBFGS(torch.optim.Optimizer):
+    r"""Descends by L-BFGS, from the curvature at $W=0$ instead of a multiple of the identity.
+
+    There it is $\frac1K(I-\frac1K\mathbf1\mathbf1^\top)\otimes\frac1sX^\top X+\lambda I$, with ones
+    as last column of X: one small system for all classes. What the last moves tell is added at
+    once, in the compact form of Byrd, Nocedal and Schnabel.
+    """
+
+    def __init__(self, model: SoftmaxRegression, x: Tensor) -> None:
+        super().__init__(model.parameters(), {"lr": 1.0})
+        self.model = model
+        (s, d), eps = x.shape, torch.finfo(x.dtype).eps
+        curvature = x.new_ones(d + 1, d + 1)
+        curvature[:d, :d], curvature[:d, d] = x.mT @ x / s, x.mean(0)
+        curvature[d, :d] = curvature[:d, d]
+        curvature /= len(model.bias)
+        sizes = curvature.diagonal()  # a view: some more of it makes dependent columns regular
+        sizes += eps**0.5 * sizes + eps * sizes.sum()
+        sizes[:d] += model.l2
+        self.factor, failed = torch.linalg.cholesky_ex(curvature)
+        if failed:  # X is not finite: the loss will tell
+            self.factor = torch.eye(d + 1).to(x)
+
+    @torch.no_grad()
+    def step(self, closure: Callable[[], float]) -> float:  # type: ignore[override]
+        """Descend until the gradient is as good as 0, or rounding; return the first loss."""
+        start = torch.cat([self.model.weight, self.model.bias[:, None]], 1)
+        loss, gradient = self._evaluate(closure, start, torch.zeros_like(start))
+        first, best, since = loss, math.inf, 0
+        pairs: deque[tuple[Tensor, Tensor]] = deque(maxlen=HISTORY)
+        for _ in range(MOST_STEPS):
+            largest = float(gradient.abs().max())
+            best, since = (largest, 0) if largest < best / 2 else (best, since + 1)
+            if largest <= FLAT or since >= STUCK:
+                break
+            move, rate = -self._newton(gradient, pairs), 1.0
+            if not float(move @ gradient) < 0:  # rounding: begin anew
+                pairs.clear()
+                move = -self._newton(gradient, pairs)
+            slope, eps = float(move @ gradient), torch.finfo(move.dtype).eps
+            rounding = 16 * eps * max(abs(loss), 1.0)  # scores of some size are subtracted in it
+            before, start = gradient, torch.cat([self.model.weight, self.model.bias[:, None]], 1)
+            new, gradient = self._evaluate(closure, start, move)
+            while new > loss + SUFFICIENT * rate * slope + rounding and rate > eps:
+                rate /= 2
+                new, gradient = self._evaluate(closure, start, rate * move)
+            since, loss = 0 if new < loss - rounding else since, new
+            if float(move @ (gradient - before)) > 0:  # as it is, but for rounding
+                pairs.append((rate * move, gradient - before))
+        return first
+
+    def _evaluate(
+        self, closure: Callable[[], float], start: Tensor, move: Tensor
+    ) -> tuple[float, Tensor]:
+        """Move from a start; give the loss and its gradient, class by class, the bias last."""
+        weight, bias = self.model.weight, self.model.bias
+        at = start + move.view_as(start)
+        weight.copy_(at[:, :-1])
+        bias.copy_(at[:, -1])
+        with torch.enable_grad():
+            loss = closure()
+        return float(loss), torch.cat([weight.grad, bias.grad[:, None]], 1).flatten()  # type: ignore[list-item,index]
+
+    def _newton(self, gradient: Tensor, pairs: Sequence[tuple[Tensor, Tensor]]) -> Tensor:
+        """Multiply by the inverse Hessian as moves S and changes Y of the gradient tell it."""
+        if not pairs:
+            return self._first(gradient[None])[0]
+        S, Y = (torch.stack(one) for one in zip(*pairs, strict=True))  # (pairs, parameters)
+        SY, first = S @ Y.mT, self._first(torch.cat([Y, gradient[None]]))
+        first *= SY[-1, -1] / (Y[-1] @ first[-2])  # the scale of the last move
+        HY, guess = first[:-1], first[-1]
+        u = torch.linalg.solve_triangular(SY, (S @ gradient)[:, None], upper=True)
+        v = (SY.diagonal().diag() + HY @ Y.mT) @ u - (HY @ gradient)[:, None]
+        v = torch.linalg.solve_triangular(SY.mT, v, upper=False)
+        return guess + v[:, 0] @ S - u[:, 0] @ HY
+
+    def _first(self, rows: Tensor) -> Tensor:
+        """Multiply rows of parameters by the inverse of the curvature at W = 0."""
+        columns = rows.view(-1, len(self.factor)).mT
+        return torch.cholesky_solve(columns, self.factor.to(rows)).mT.reshape(rows.shape)
 
 
 @learner
