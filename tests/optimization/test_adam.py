@@ -15,12 +15,11 @@ KINDS = [{}, {"bias_correction": False}, {"bias_correction": False, "start": "gr
 @pytest.mark.parametrize(
     ("old", "new", "claim"),
     [
-        ("1 - beta ** float(t) for t in steps", "1 - beta for t in steps",
-         "torch_is_the_formula"),
-        ("corrected(mean, beta1), root,", "corrected(mean, beta2), root,", "first_step_is_lr"),
+        ("1 - beta**t if", "1 - beta if", "torch_is_the_formula"),
+        ("zip(roots, weights(beta1)", "zip(roots, weights(beta2)", "first_step_is_lr"),
         ("lambda p: first[p].square()", "lambda p: first[p].abs()", "first_step_is_lr"),
         ("lambda p: +first[p]", "torch.zeros_like", "first_step_is_lr"),
-        ('root, -group["lr"])', 'root, group["lr"])', "first_step_is_lr"),
+        ('[-group["lr"] * root', '[group["lr"] * root', "first_step_is_lr"),
         ("_foreach_lerp_(mean, gradients, 1 - beta1)", "_foreach_lerp_(mean, gradients, beta1)",
          "corrected_moments_are_unbiased"),
         ("gradients, gradients, 1 - beta2)", "gradients, gradients, 1.0)",

@@ -36,11 +36,12 @@ def path_of(rule, points):
 @pytest.mark.parametrize(
     ("old", "new", "claim"),
     [
-        ("return get_ema_avg_fn(1 - beta)", "return get_ema_avg_fn(beta)", FORMULA),
-        ("return get_ema_avg_fn(1 - beta)", "return get_ema_avg_fn((1 - beta) ** 2)", FORMULA),
-        ("max(round(fraction * steps), 1)\n\n", "max(round(fraction * steps), 1) - 1\n\n", FORMULA),
-        ("1 / max(int(n) - first + 1, 1)", "1 / max(int(n) - first, 1)", FORMULA),
-        ("super().__init__(model, avg_fn=rule)", "super().__init__(model)", FORMULA),
+        ("_Toward(lambda n: beta)", "_Toward(lambda n: 1 - beta)", FORMULA),
+        ("_Toward(lambda n: beta)", "_Toward(lambda n: 1 - (1 - beta) ** 2)", FORMULA),
+        ("max(round(fraction * steps), 1)\n", "max(round(fraction * steps), 1) - 1\n", FORMULA),
+        ("1 / max(n - first + 1, 1)", "1 / max(n - first, 1)", FORMULA),
+        ("super().__init__(model, multi_avg_fn=rule.all_at_once)", "super().__init__(model)",
+         FORMULA),
         ("WeightAverage(self._points, rule)", "WeightAverage(self._points)", FORMULA),
         ("self._average.update_parameters(self._points)", "self._average.n_averaged += 1", FORMULA),
         ("super().update_parameters(model)\n", "super().update_parameters(self.module)\n", FORMULA),

@@ -14,10 +14,11 @@ KEY = "optimization/momentum"
 @pytest.mark.parametrize(
     ("old", "new", "claim"),
     [
-        ("_foreach_sub(params, last)", "_foreach_add(params, last)",
+        ("_foreach_lerp_(params, last, -group", "_foreach_lerp_(params, last, group",
          "torch_momentum_is_heavy_ball"),
-        ('moved, alpha=group["beta"]', "moved, alpha=1.0", "torch_momentum_is_heavy_ball"),
-        ("torch._foreach_copy_(last, params)", "pass", "constant_gradient_step"),
+        ('last, -group["beta"]', "last, -1.0", "torch_momentum_is_heavy_ball"),
+        ('self.remember(params, "last", map(torch.clone, params))', "pass",
+         "constant_gradient_step"),
         ("gradients, alpha=alpha - 1)", "gradients, alpha=-1)", "ema_momentum_bias_correction"),
         ('/ (1 - group["start"])', "", "ema_momentum_bias_correction"),
         ('"beta": ((root - 1) / (root + 1)) ** 2', '"beta": (root - 1) / (root + 1)',

@@ -34,7 +34,7 @@ def normal(*shape, seed=0, dtype=torch.float64):
          "lambda rows, columns: math.sqrt(columns / rows)", "rms_step_is_shape_free"),
         ("torch._foreach_mul_(M, mu)", "pass", "torch_muon_agrees"),
         ("M, alpha=mu) if", "M) if", "torch_muon_agrees"),
-        ("steps, alpha=-group", "steps, alpha=group", "rare_directions_amplified"),
+        ("alpha=-length", "alpha=length", "rare_directions_amplified"),
         ("for p in uses[-1:]}", "for p in uses[:1]}", "torch_muon_agrees"),
     ],
 )

@@ -15,10 +15,11 @@ KEY = "optimization/nesterov"
 @pytest.mark.parametrize(
     ("old", "new", "claim"),
     [
-        ("_foreach_sub(params, iterates)", "_foreach_add(params, iterates)",
+        ("_foreach_lerp_(params, iterates, -beta)", "_foreach_lerp_(params, iterates, beta)",
          "torch_nesterov_is_lookahead"),
-        ("torch._foreach_copy_(iterates, params)", "pass", "torch_nesterov_is_lookahead"),
-        ("params, moved, alpha=beta)", "params, moved, alpha=beta / 2)",
+        ('self.remember(params, "iterate", map(torch.clone, params))', "pass",
+         "torch_nesterov_is_lookahead"),
+        ("params, iterates, -beta)", "params, iterates, -beta / 2)",
          "torch_nesterov_is_lookahead"),
         ('.get("iterate", p.detach())', '.get("other", p.detach())', "torch_nesterov_is_lookahead"),
         ('gradients, alpha=-group["lr"])', "gradients, alpha=-0.01)", "beta_zero_is_gd"),

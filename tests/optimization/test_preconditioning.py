@@ -42,8 +42,8 @@ def closure_of(optimizer, loss):
 @pytest.mark.parametrize(
     ("old", "new", "claim"),
     [
-        ("return lambda g: g / A", "return lambda g: g * A", "preconditioned_step_limit"),
-        ("g.reshape(-1, len(A)).mT, A)", "g.reshape(-1, len(A)).mT, A.mT)",
+        ("[g / A for g", "[g * A for g", "preconditioned_step_limit"),
+        ("torch.cat(rows).mT, A)", "torch.cat(rows).mT, A.mT)",
          "preconditioned_step_limit"),
         ("for one in (H, A)), eigvals", "for one in (A, H)), eigvals", "preconditioned_step_limit"),
         ("way = rest + size / last * way", "way = rest", "newton_cg_is_newton"),

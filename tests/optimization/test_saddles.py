@@ -27,7 +27,7 @@ KEY = "optimization/saddles"
     ("old", "new", "claim"),
     [
         ('gradients, alpha=-group["lr"])', 'gradients, alpha=group["lr"])', "sgd_noise_can_vanish"),
-        ('[group["sigma"] * one for one in noise]', '[group["lr"] * one for one in noise]',
+        ('p.add_(noise, alpha=group["sigma"])', 'p.add_(noise, alpha=group["lr"])',
          "gd_stalls_on_the_stable_manifold"),
         ('generator=self.rng, dtype=p.dtype, device=p.device)', 'dtype=p.dtype).abs().mul_(0)',
          "sgd_noise_can_vanish"),

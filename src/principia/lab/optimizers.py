@@ -5,7 +5,7 @@ ours, makes of given gradients.
 """
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import torch
@@ -48,10 +48,16 @@ class GroupOptimizer(Optimizer):
         self, params: list[Tensor], name: str, first: Callable[[Tensor], Tensor] = torch.zeros_like
     ) -> list[Tensor]:
         """Give what is remembered of each parameter under a name; at first, what `first` makes."""
-        for p in params:
-            if name not in self.state[p]:
-                self.state[p][name] = first(p)
-        return [self.state[p][name] for p in params]
+        kept = [self.state[p] for p in params]
+        for p, state in zip(params, kept, strict=True):
+            if name not in state:
+                state[name] = first(p)
+        return [state[name] for state in kept]
+
+    def remember(self, params: list[Tensor], name: str, values: Iterable[Tensor]) -> None:
+        """Put something else into the memory; what `memory` gave before is left as it is."""
+        for p, value in zip(params, values, strict=True):
+            self.state[p][name] = value
 
 
 def fed(kind: Any, gradients: Tensor, **options: Any) -> Iterator[tuple[Optimizer, Tensor]]:

@@ -132,14 +132,15 @@ class Adam(GroupOptimizer):
         torch._foreach_mul_(square, beta2)
         torch._foreach_addcmul_(square, gradients, gradients, 1 - beta2)
 
-        def corrected(averages: list[Tensor], beta: float) -> tuple[Tensor, ...]:
-            biased = not group["bias_correction"]
-            weights = [1.0 if biased else 1 - beta ** float(t) for t in steps]
-            return torch._foreach_div(averages, weights)
+        def weights(beta: float) -> list[float]:
+            return [1 - beta**t if group["bias_correction"] else 1.0 for t in map(float, steps)]
 
-        root = torch._foreach_sqrt(corrected(square, beta2))
-        torch._foreach_add_(root, group["eps"])
-        torch._foreach_addcdiv_(params, corrected(mean, beta1), root, -group["lr"])
+        # numbers are divided in place of tensors: m / w1 over sqrt(v / w2) + eps
+        roots = [math.sqrt(w2) for w2 in weights(beta2)]
+        scale = torch._foreach_sqrt(square)
+        torch._foreach_add_(scale, [group["eps"] * root for root in roots])
+        lengths = [-group["lr"] * root / w1 for root, w1 in zip(roots, weights(beta1), strict=True)]
+        torch._foreach_addcdiv_(params, mean, scale, lengths)
 
 
 @checked

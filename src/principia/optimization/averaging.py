@@ -57,7 +57,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.utils import parameters_to_vector, skip_init, vector_to_parameters
 from torch.optim import SGD
 from torch.optim.lr_scheduler import LambdaLR
-from torch.optim.swa_utils import AveragedModel, get_ema_avg_fn, get_ema_multi_avg_fn, update_bn
+from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn, update_bn
 
 from principia.lab import figures
 from principia.lab.claims import claim
@@ -69,7 +69,7 @@ from principia.lab.experiments import Run, at_least_goal, experiment
 from principia.lab.knobs import checked
 from principia.lab.relations import at_least, at_most, equal, estimates, every, slope
 from principia.lab.seeds import Seed
-from principia.lab.training import Part, Supervised, accuracy, evaluate, fit
+from principia.lab.training import EMA, SWA, Part, Supervised, accuracy, evaluate, fit, part
 from principia.networks.mlp import MLP
 from principia.optimization.gradient_descent import descend
 from principia.optimization.problems import Problem, Quadratic, noisy
@@ -111,13 +111,18 @@ class WeightAverage(AveragedModel):
     stale: Tensor
 
     def __init__(self, model: nn.Module, rule: Rule | None = None) -> None:
-        super().__init__(model, avg_fn=rule)
+        if isinstance(rule, _Toward):
+            super().__init__(model, multi_avg_fn=rule.all_at_once)
+        else:
+            super().__init__(model, avg_fn=rule)
         self.register_buffer("stale", torch.tensor(False))
+        self._has_statistics = any(isinstance(one, _BatchNorm) for one in model.modules())
 
     def update_parameters(self, model: nn.Module) -> None:
         """Take the present weights of the model into the average."""
         super().update_parameters(model)
-        self.stale.fill_(any(isinstance(one, _BatchNorm) for one in self.module.modules()))
+        if self._has_statistics:
+            self.stale.fill_(True)
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """Compute the outputs of the averaged model."""
@@ -174,7 +179,7 @@ def exponential(beta: Share) -> Rule:
         >>> exponential(0.25)(torch.tensor(0.0), torch.tensor(8.0), 1)
         tensor(2.)
     """
-    return get_ema_avg_fn(1 - beta)
+    return _Toward(lambda n: beta)
 
 
 @checked
@@ -195,11 +200,46 @@ def tail(fraction: Share = 0.5, *, steps: Count) -> Rule:
         tensor(6.)
     """
     first = steps - max(round(fraction * steps), 1)
+    return _Toward(lambda n: 1 / max(n - first + 1, 1))
 
-    def rule(averaged: Tensor, current: Tensor, n: Tensor | int) -> Tensor:
-        return torch.lerp(averaged, current, 1 / max(int(n) - first + 1, 1))
 
-    return rule
+@final
+class _Toward:
+    """Moves an average a share of the way to the newest point; the share may change with `n`."""
+
+    def __init__(self, share: Callable[[int], float]) -> None:
+        self.share = share
+
+    def __call__(self, averaged: Tensor, current: Tensor, n: Tensor | int) -> Tensor:
+        return torch.lerp(averaged, current, self.share(int(n)))
+
+    def all_at_once(self, averaged: Any, current: Any, n: Tensor | int) -> None:
+        """Do the same to lists of tensors, in place."""
+        torch._foreach_lerp_(averaged, current, self.share(int(n)))
+
+
+@part()
+def exponential_average(
+    run: Run, *, decay: Annotated[float, Range(0, 1, open="high")] = 0.999
+) -> Part:
+    """Averages the weights of all steps, older ones less, and ends with the average.
+
+    Args:
+        decay: Weight of the average against the newest weights.
+    """
+    return EMA(decay)
+
+
+@part()
+def weight_average(
+    run: Run, *, start: Annotated[float, Range(0, 1, open="high")] = 0.75
+) -> Part:
+    """Averages the weights at the ends of the last epochs, all alike, and ends with the average.
+
+    Args:
+        start: Share of the steps after which the averaging begins.
+    """
+    return SWA(start)
 
 
 @claim(control={"decay": "β"}, source="by construction; torch.optim.swa_utils")

@@ -97,9 +97,8 @@ class HeavyBall(GroupOptimizer):
     def move(self, group: dict[str, Any], params: list[Tensor], gradients: list[Tensor]) -> None:
         """Add a share of the last move to a step against the gradient."""
         last = self.memory(params, "last", torch.clone)
-        moved = torch._foreach_sub(params, last)
-        torch._foreach_copy_(last, params)
-        torch._foreach_add_(params, moved, alpha=group["beta"])
+        self.remember(params, "last", map(torch.clone, params))
+        torch._foreach_lerp_(params, last, -group["beta"])  # away from the last point
         torch._foreach_add_(params, gradients, alpha=-group["lr"])
 
 

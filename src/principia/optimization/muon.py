@@ -143,11 +143,10 @@ class Muon(GroupOptimizer):
         torch._foreach_mul_(M, mu)
         torch._foreach_add_(M, gradients)
         ahead = torch._foreach_add(gradients, M, alpha=mu) if group["nesterov"] else M
-        flat = [one.flatten(1) for one in ahead]
-        steps = [orthogonalize(one, group["method"]).reshape(one.shape) for one in flat]
-        torch._foreach_mul_(steps, [SCALES[group["scale"]](*one.shape) for one in flat])
-        steps = [step.reshape(p.shape) for step, p in zip(steps, params, strict=True)]
-        torch._foreach_add_(params, steps, alpha=-group["lr"])
+        for p, along in zip(params, ahead, strict=True):
+            step = _orthogonalized(along.flatten(1), group["method"])
+            length = group["lr"] * SCALES[group["scale"]](*step.shape)
+            p.add_(step.reshape(p.shape), alpha=-length)
 
 
 @checked
@@ -178,6 +177,11 @@ def orthogonalize(
     """
     if M.ndim < 2:
         raise refuse("orthogonalize", "M", "a matrix, or several", tuple(M.shape))
+    return _orthogonalized(M, method, steps)
+
+
+def _orthogonalized(M: Tensor, method: Method, steps: int | None = None) -> Tensor:
+    """Set all singular values to 1."""
     X = M.to(torch.promote_types(M.dtype, torch.float32))
     largest = X.abs().amax(dim=(-2, -1), keepdim=True)
     X = X / largest.where(largest > 0, 1)  # so that squares neither overflow nor underflow
@@ -189,10 +193,13 @@ def orthogonalize(
     tall = X.shape[-2] > X.shape[-1]
     X = X.mT if tall else X  # the smaller of both Gram matrices
     X = X / torch.linalg.matrix_norm(X, keepdim=True).clamp(min=1)  # only that of 0 is below 1
+    X = X.flatten(0, -3) if X.ndim > 3 else X
+    sum_product = torch.addmm if X.ndim == 2 else torch.baddbmm
     for _ in range(steps or default):
         gram = X @ X.mT
-        X = a * X + (b * gram + c * gram @ gram) @ X
-    return (X.mT if tall else X).to(M.dtype)
+        factor = sum_product(gram, gram, gram, beta=b, alpha=c)  # bG + cGG
+        X = sum_product(X, factor, X, beta=a)  # aX + (bG + cGG)X
+    return (X.mT if tall else X).reshape(M.shape).to(M.dtype)
 
 
 def split_parameters(model: nn.Module) -> tuple[list[nn.Parameter], list[nn.Parameter]]:

@@ -115,13 +115,12 @@ class Nesterov(GroupOptimizer):
         """Step down from the look-ahead points, then look ahead from where that leads."""
         iterates = self.memory(params, "iterate", torch.clone)
         torch._foreach_add_(params, gradients, alpha=-group["lr"])
-        moved = torch._foreach_sub(params, iterates)
-        torch._foreach_copy_(iterates, params)
-        if group["restart"] and _dot(gradients, moved) > 0:
+        self.remember(params, "iterate", map(torch.clone, params))
+        if group["restart"] and _dot(gradients, torch._foreach_sub(params, iterates)) > 0:
             group["taken"] = 0  # the next step is a first one, from where the parameters now are
         else:
             beta = _share(group["beta"], group["taken"])
-            torch._foreach_add_(params, moved, alpha=beta)
+            torch._foreach_lerp_(params, iterates, -beta)  # away from the last iterate
 
     def iterate(self) -> list[Tensor]:
         r"""Give $\theta$ of every parameter as it is now; before its first step, the parameter."""

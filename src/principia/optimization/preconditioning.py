@@ -126,15 +126,17 @@ class PreconditionedGD(GroupOptimizer):
 
     def move(self, group: dict[str, Any], params: list[Tensor], gradients: list[Tensor]) -> None:
         """Subtract the solutions of the systems."""
-        torch._foreach_add_(params, [self._solve(g) for g in gradients], alpha=-group["lr"])
+        torch._foreach_add_(params, self._solve(gradients), alpha=-group["lr"])
 
 
-def _solver(given: Tensor | Solve | None, shapes: list[torch.Size]) -> Solve:
-    """Give the way to divide by a preconditioner; refuse one that is none."""
+def _solver(
+    given: Tensor | Solve | None, shapes: list[torch.Size]
+) -> Callable[[list[Tensor]], list[Tensor]]:
+    """Give the way to divide gradients by a preconditioner; refuse one that is none."""
     if given is None:
-        return lambda g: g
+        return lambda gradients: gradients
     if not isinstance(given, Tensor):
-        return given
+        return lambda gradients: [given(g) for g in gradients]
     name, A = "preconditioner", given.detach().clone()
     wrong = [tuple(shape) for shape in shapes if tuple(shape[-1:]) != (len(A),)]
     if wrong:
@@ -149,8 +151,14 @@ def _solver(given: Tensor | Solve | None, shapes: list[torch.Size]) -> Solve:
         sentence = f"PreconditionedGD: {name} must be positive definite; got smallest {what}"
         raise UsageError(f"{sentence} {float(diagonal.min()):.3g}.")
     if A.ndim == 1:
-        return lambda g: g / A
-    return lambda g: torch.cholesky_solve(g.reshape(-1, len(A)).mT, A).mT.reshape(g.shape)
+        return lambda gradients: [g / A for g in gradients]
+
+    def solve(gradients: list[Tensor]) -> list[Tensor]:
+        rows = [g.reshape(-1, len(A)) for g in gradients]
+        found = torch.cholesky_solve(torch.cat(rows).mT, A).mT.split([len(one) for one in rows])
+        return [one.reshape(g.shape) for one, g in zip(found, gradients, strict=True)]
+
+    return solve
 
 
 @final

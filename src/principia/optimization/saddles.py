@@ -117,12 +117,13 @@ class NoisyGD(GroupOptimizer):
 
     def move(self, group: dict[str, Any], params: list[Tensor], gradients: list[Tensor]) -> None:
         """Step against the gradient, then anywhere."""
-        noise = [
-            torch.randn(p.shape, generator=self.rng, dtype=p.dtype, device=p.device)
-            for p in params
-        ]
         torch._foreach_add_(params, gradients, alpha=-group["lr"])
-        torch._foreach_add_(params, [group["sigma"] * one for one in noise])
+        for p in params:
+            noise = torch.randn(p.shape, generator=self.rng, dtype=p.dtype, device=p.device)
+            if isinstance(group["sigma"], Tensor):
+                p.add_(group["sigma"] * noise)
+            else:
+                p.add_(noise, alpha=group["sigma"])
 
     def state_dict(self) -> dict[str, Any]:
         """Give the settings, and the state of the generator if it is its own."""

@@ -76,7 +76,17 @@ from principia.lab.experiments import Run, at_least_goal, experiment
 from principia.lab.knobs import checked
 from principia.lab.relations import at_least, at_most, equal, estimates, every, never
 from principia.lab.seeds import Seed
-from principia.lab.training import Diverged, Part, Schedule, Supervised, accuracy, evaluate, fit
+from principia.lab.training import (
+    ClipNorm,
+    Diverged,
+    Part,
+    Schedule,
+    Supervised,
+    accuracy,
+    evaluate,
+    fit,
+    part,
+)
 from principia.optimization.gradient_descent import descend
 from principia.optimization.problems import Problem, Quadratic, ScalarNet, noisy
 
@@ -206,6 +216,16 @@ def robbins_monro(alpha: Positive) -> tuple[bool, bool]:
         ((True, False), (True, True), (False, True))
     """
     return alpha <= 1, alpha > 0.5
+
+
+@part()
+def clipping(run: Run, *, norm: Positive = 1.0) -> Part:
+    """Shortens the gradient of all parameters together whenever it is too long.
+
+    Args:
+        norm: Largest norm of the gradient.
+    """
+    return ClipNorm(norm)
 
 
 def _bases(optimizer: Optimizer) -> list[float]:
