@@ -16,13 +16,12 @@ KEY = "connectionism/perceptron"
 @pytest.mark.parametrize(
     ("old", "new", "claim"),
     [
-        ("state + y[position] * np.append", "state - y[position] * np.append", "mistake_bound"),
-        ("+ state[-1]) <= 0)", "+ state[-1]) < 0)", "bound_is_attained"),
+        ("w += y[position] * X[position]", "w -= y[position] * X[position]", "mistake_bound"),
+        ("+ b) <= 0", "+ b) < 0", "bound_is_attained"),
         ("ratio = float((X**2)", "ratio = 0.01 * float((X**2)", "mistake_bound"),
         ("np.ones(len(X))", "np.zeros(len(X))", "bias_needs_augmented_radius"),
-        ("np.append(X[position], float(self.fit_intercept))", "np.append(X[position], 0.0)",
-         "equals_sklearn"),
-        ("state = state + y[position]", "state = state + 2 * y[position]", "weights_grow_slowly"),
+        ("b += float(y[position]) * bias", "b += 0.0 * bias", "equals_sklearn"),
+        ("w += y[position] * X", "w += 2 * y[position] * X", "weights_grow_slowly"),
         ("best = (scores >= 0)", "best = (scores > 0)", "scoring_rule"),
         ("made = round(ends[0][-2] / COUNTER)", "made = 1 + round(ends[0][-2])", "equals_sklearn"),
     ],

@@ -63,6 +63,7 @@ Array = np.ndarray
 ALL_SUBSETS, SOME_SUBSETS = 20_000, 2_000  # looked at one by one; else so many random ones
 MOST_SIGNS = 10**8  # entries of the sign matrix: 100 MB
 BLOCK = 2**22  # numbers in one batch of small matrices: 32 MB
+CACHED = 2**16  # numbers of a table that is worked on in several steps: 512 KB
 INTEGERS = "integers, compared exactly"
 
 
@@ -132,8 +133,9 @@ def dichotomies(
 
     Points are added one by one. Each cell of weights is kept as one point inside it; the cells that
     a new hyperplane splits are those of the arrangement within that hyperplane, one dimension
-    lower, down to the plane, where angles are sorted. So no labeling is tried in vain, and every
-    one that is returned is $\mathrm{sign}(Xw)$ of a $w$ at hand. Points may be in any position.
+    lower, down to three, where the faces of all cells are found at once by sorting angles. So no
+    labeling is tried in vain, and every one that is returned is $\mathrm{sign}(Xw)$ of a $w$ at
+    hand. Points may be in any position.
 
     Args:
         X: Points (s, n), the normals of a central arrangement.
@@ -157,10 +159,12 @@ def dichotomies(
         raise refuse("dichotomies", "X", domain, got, "Take fewer points, or raise most.")
     codes = np.random.default_rng(0).integers(2**63, size=s)  # a cell's key: the sum of its + codes
     inside = _cells(X, codes, tol)
-    half = np.unique(np.packbits(inside @ X.T > 0, axis=1), axis=0)
+    packed = np.packbits(inside @ X.T > 0, axis=1)
+    half = np.unique(packed.view(f"S{packed.shape[1]}"))  # as strings: sorted ten times faster
     if len(half) != len(inside):
         raise _unresolved(tol)
-    signs = 2 * np.unpackbits(half, axis=1, count=s).astype(np.int8) - 1
+    plus = np.unpackbits(half.view(np.uint8).reshape(packed.shape), axis=1, count=s)
+    signs = 2 * plus.view(np.int8) - 1
     return np.concatenate([-signs[::-1], signs])
 
 
@@ -507,7 +511,7 @@ def _cells(X: Array, codes: Array, tol: float) -> Array:
         basis, triangle, _ = qr(unit.T, mode="economic", pivoting=True)
         rank = int((np.abs(np.diag(triangle)) > tol).sum())
         normals = triangle[:rank].T  # the points in a basis of their span, the first independent
-        search = _grown if rank > 2 else _cells
+        search = _grown if rank > 3 else _wedges if rank == 3 else _cells
         inside = search(normals, codes, tol) @ basis[:, :rank].T
     return inside * np.sign(inside @ X[0])[:, None]
 
@@ -518,6 +522,52 @@ def _sectors(unit: Array, tol: float) -> Array:
     gaps = np.diff(angles, append=angles[0] + np.pi)
     middles = (angles + gaps / 2)[gaps > tol]
     return np.stack([-np.sin(middles), np.cos(middles)], axis=1)
+
+
+def _wedges(normals: Array, codes: Array, tol: float) -> Array:
+    """Find the cells of planes through 0 in space from their faces, for all planes at once.
+
+    A face is a sector of one plane between the lines in which the others cross it, and on its two
+    sides are two cells. From one sector to the next, the key changes by the code of the line
+    between them; so a cell that is found at several of its faces is known by its key.
+    """
+    unit = _unit(normals)
+    bases = np.linalg.qr(unit[:, :, None], mode="complete")[0][:, :, 1:]  # (s, 3, 2), orthonormal
+    lines = unit @ bases  # (s, s, 2): in each plane the normals of its lines
+    parallel = np.hypot(lines[..., 0], lines[..., 1]) <= tol
+    new = ~np.tril(parallel, -1).any(axis=1)  # the first of those that are one plane
+    unit, bases, lines = unit[new], bases[new], lines[new][:, new]
+    codes = codes[: len(normals)][new]
+    s = len(unit)
+    others = np.nonzero(~np.eye(s, dtype=bool))[1].reshape(s, s - 1)
+    full = np.take_along_axis(np.arctan2(lines[..., 1], lines[..., 0]), others, axis=1)
+    order = (full % np.pi).argsort(axis=1)
+    full, others = (np.take_along_axis(one, order, axis=1) for one in (full, others))
+    angles, positive = full % np.pi, (full >= 0) & (full < np.pi)
+    gaps = np.diff(angles, axis=1, append=angles[:, :1] + np.pi)
+    wide = gaps > tol
+    above = positive != (np.arange(s - 1) == 0)  # at the first sector, which is behind line 0
+    turns = np.where(above, -codes[others], codes[others])
+    turns[:, 0] = (codes[others] * above).sum(axis=1)
+    below = turns.cumsum(axis=1)  # keys of the cells below each sector, (s, s - 1)
+    keys = np.stack([below, below + codes[:, None]], axis=2)[wide]
+    _, found = np.unique(np.minimum(keys, codes.sum() - keys), return_index=True)  # up to mirroring
+    plane, sector = (one[found // 2] for one in np.nonzero(wide))
+    middles = (angles + gaps / 2)[plane, sector]
+    flat = np.stack([-np.sin(middles), np.cos(middles)], axis=1)
+    on_face = (bases[plane] @ flat[:, :, None])[..., 0]
+    inside = []
+    rows, gram = 1 + CACHED // s, unit @ unit.T
+    for start in range(0, len(found), rows):
+        point, normal = on_face[start : start + rows], plane[start : start + rows]
+        ratios = point @ unit.T
+        ratios[np.arange(len(point)), normal] = np.inf  # its own plane
+        with np.errstate(divide="ignore"):  # half way to the nearest other plane
+            ratios /= gram[normal]
+        reach = np.abs(ratios, out=ratios).min(axis=1, initial=2.0, keepdims=True)
+        side = np.where(found[start : start + rows] % 2, 0.5, -0.5)[:, None]
+        inside.append(point + side * reach * unit[normal])
+    return np.concatenate(inside)
 
 
 def _grown(normals: Array, codes: Array, tol: float) -> Array:

@@ -87,7 +87,7 @@ ACTIVATIONS = {
     "identity": Activation(lambda z: z, torch.ones_like),
     "sigmoid": Activation(torch.sigmoid, lambda z: z.sigmoid() * (-z).sigmoid(), 0, 1),
     "tanh": Activation(torch.tanh, lambda z: z.cosh() ** -2, -1, 1),
-    "relu": Activation(torch.relu, lambda z: (z > 0).to(z), low=0),
+    "relu": Activation(torch.relu, lambda z: z.sign().clamp(min=0), low=0),
     "softplus": Activation(functools.partial(F.softplus, threshold=EXACT), torch.sigmoid, low=0),
     "sign": Activation(lambda z: 2 * (z >= 0).to(z) - 1, low=-1, high=1),  # 0 counts as +1
 }

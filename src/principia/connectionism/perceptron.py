@@ -26,8 +26,11 @@ References:
 
 __all__ = ["Perceptron", "KernelPerceptron", "mistake_bound"]
 
+import functools
 import itertools
+import math
 import warnings
+from collections.abc import Callable
 from typing import Annotated, Any, Literal, final
 
 import numpy as np
@@ -55,15 +58,17 @@ from principia.lab.seeds import Seed
 
 Array = np.ndarray
 COUNTER = 1e-200  # its square is 0 in float64
-SMALLEST_BLOCK, LARGEST_BLOCK = 16, 1024  # points scored by one matrix product when tracing
+BLOCKS = 2**12, 2**17  # fewest and most numbers that one matrix product reads: 32 KB and 1 MB
+FEW, NUMBERS_A_MISTAKE = 256, 2**13  # up to so many mistakes, jumping is faster than compiled code
 
 
 @final
 class Perceptron(ClassifierMixin, BaseEstimator):
     r"""Learns a separating hyperplane by adding the points it gets wrong.
 
-    Without `trace` the epochs run in scikit-learn's compiled `SGDClassifier`; with it, blocks of
-    points are scored by one matrix product up to the next mistake, so that the cost is per mistake.
+    Blocks of points are scored by one matrix product up to the next mistake, so that the cost is
+    per mistake. Where they are many, and without `trace`, the epochs run in scikit-learn's compiled
+    `SGDClassifier`.
 
     Shapes:
         X: (N, D); y: (N,); predict returns (N,)
@@ -109,9 +114,10 @@ class Perceptron(ClassifierMixin, BaseEstimator):
         if start.shape != (X.shape[1],):
             raise refuse("Perceptron", "coef_init", f"of shape ({X.shape[1]},)", start.shape)
 
-        # every problem gets the points with one more column, in which `_sweep` counts mistakes
-        counted = np.column_stack([X, np.zeros(len(X))])
-        fits = [self._learn(counted[rows], signs, start) for rows, signs in self._problems(codes)]
+        # one more column, in which `_sweep` counts mistakes; it needs a copy, and may not be needed
+        wider = functools.cache(lambda: np.column_stack([X, np.zeros(len(X))]))
+        problems = self._problems(codes)
+        fits = [self._learn(X, wider, rows, signs, start) for rows, signs in problems]
         weights, biases, mistakes = zip(*fits, strict=True)
         self.coef_, self.intercept_ = np.stack(weights), np.array(biases)
         totals = itertools.zip_longest(*mistakes, fillvalue=0)
@@ -138,36 +144,49 @@ class Perceptron(ClassifierMixin, BaseEstimator):
         rows = [(np.flatnonzero((codes == a) | (codes == b)), b) for a, b in pairs]
         return [(chosen, np.where(codes[chosen] == b, 1.0, -1.0)) for chosen, b in rows]
 
-    def _learn(self, counted: Array, y: Array, w: Array) -> tuple[Array, float, list[int]]:
+    def _learn(
+        self, X: Array, wider: Callable[[], Array], rows: Array | slice, y: Array, w: Array
+    ) -> tuple[Array, float, list[int]]:
         """Run epochs until one has no mistakes; return weights, bias and the mistakes of each."""
         rng, order = check_random_state(self.random_state), np.arange(len(y))
         state, mistakes, means = np.append(w, 0.0), [], []  # the last entry is the bias
         traced: list[Array] = []
-        indices: list[Array] = []
-        counted[:, -1] = COUNTER * y
-        ordered = counted, y
+        indices: list[int] = []
+        points, signs = X[rows], y
+        ordered = np.empty_like(points) if self.shuffle else points
+        rare = math.inf if self.trace else len(w) / NUMBERS_A_MISTAKE  # mistakes a point
         for _ in range(self.max_epochs):
             if self.shuffle:
                 order = rng.permutation(len(y))
-                room = ordered[0] if ordered[0] is not counted else np.empty_like(counted)
-                ordered = np.take(counted, order, axis=0, out=room), y[order]
-            # compiled code is faster per point, jumping from mistake to mistake per mistake
-            rare = mistakes and mistakes[-1] < 64 + len(y) // 64
-            if self.trace or rare:
-                state, mean, wrong, states = self._jump(*ordered, state)
-                mistakes.append(len(wrong))
-                traced += states
-                indices.append(order[wrong])
-            else:
-                state, mean, made = self._sweep(*ordered, state)
+                np.take(points, order, axis=0, out=ordered, mode="clip")  # "raise" makes a copy
+                signs = y[order]
+            passed = None
+            if not mistakes or mistakes[-1] <= FEW + rare * len(y):
+                # only in the first epoch it is not known yet whether mistakes are rare
+                passed = self._jump(ordered, signs, state, math.inf if mistakes else rare)
+            if passed is None:
+                if points.shape[1] == len(w):
+                    points = wider()[rows]
+                    points[:, -1] = COUNTER * y
+                    ordered = points[order] if self.shuffle else points
+                state, mean, made = self._sweep(ordered, signs, state)
                 mistakes.append(made)
-            means.append(mean)
+                means.append(mean)
+            else:
+                state, wrong, states = passed
+                if self.average:
+                    seen = np.diff([0, *wrong, len(y)])  # points that each state is for
+                    means.append(seen @ states / len(y))
+                if self.trace:
+                    traced += states[1:]
+                    indices += order[wrong].tolist()
+                mistakes.append(len(wrong))
             if not mistakes[-1]:
                 break
         if self.trace:
             history = np.array(traced).reshape(-1, len(state))
             self.weights_, self.biases_ = history[:, :-1], history[:, -1]
-            self.mistakes_ = np.concatenate(indices).astype(int)
+            self.mistakes_ = np.array(indices, dtype=int)
         final = np.mean(means, axis=0) if self.average else state
         return final[:-1], float(final[-1]), mistakes
 
@@ -191,27 +210,40 @@ class Perceptron(ClassifierMixin, BaseEstimator):
         made = round(ends[0][-2] / COUNTER)
         return np.delete(ends[0], -2), np.delete(ends[-1], -2), made
 
-    def _jump(self, counted: Array, y: Array, state: Array) -> tuple[Array, Array, list, list]:
-        """Run one epoch from mistake to mistake; the block grows while the unit is right."""
-        X = counted[:, :-1]
-        position, size, total = 0, LARGEST_BLOCK, np.zeros_like(state)
+    def _jump(
+        self, X: Array, y: Array, state: Array, rare: float
+    ) -> tuple[Array, list[int], list[Array]] | None:
+        """Run one epoch from mistake to mistake; give the last state, them, and all states.
+
+        Where they are too many give up. A block is as long as the way between the last mistakes,
+        and grows while the unit is right; the states are kept for `trace` and `average` only.
+        """
+        least, largest = (max(16, numbers // X.shape[1]) for numbers in BLOCKS)
+        D, bias = len(state) - 1, float(self.fit_intercept)
+        w, b = np.zeros(X.shape[1]), float(state[-1])  # a column that counts weighs nothing
+        w[:D] = state[:-1]
         wrong: list[int] = []
-        states: list[Array] = []
+        states = [state]
+        position, past, size = 0, 0, least
         while position < len(y):
             block = slice(position, position + size)
-            errs = np.flatnonzero(y[block] * (X[block] @ state[:-1] + state[-1]) <= 0)
-            right = int(errs[0]) if len(errs) else len(y[block])
-            total += right * state
+            errs = y[block] * (np.dot(X[block], w) + b) <= 0  # @ takes longer to begin
+            right = int(errs.argmax())  # points before the first mistake, if there is one
+            if not errs[right]:
+                position, size = position + size, min(4 * size, largest)
+                continue
             position += right
-            size = min(2 * size, LARGEST_BLOCK)
-            if len(errs):
-                size = max(2 * right, SMALLEST_BLOCK)
-                state = state + y[position] * np.append(X[position], float(self.fit_intercept))
-                total += state
-                wrong.append(position)
-                states.append(state)
-                position += 1
-        return state, total / len(y), wrong, states
+            w += y[position] * X[position]
+            b += float(y[position]) * bias
+            wrong.append(position)
+            if self.trace or self.average:
+                states.append(np.append(w[:D], b))
+            position += 1
+            if len(wrong) > FEW + rare * position:
+                return None
+            size = min(max(position - past, least), largest)
+            past = position
+        return np.append(w[:D], b), wrong, states
 
     def decision_function(self, X: Any) -> Array:
         """Score points: (N,) for two classes, else (N, K); pairs of classes vote."""
@@ -544,23 +576,29 @@ def equals_sklearn(
     seed: Seed, *, points: Annotated[int, Range(50, 5000)] = 500, average: bool = False
 ) -> Evidence:
     r"""The weights, traced or not, are those of `SGDClassifier(loss="perceptron")`."""
-    X, y, _ = separable_points(seed.numpy(), points, 10, 0.02)
-    traced = Perceptron(trace=True).fit(X, y)
-    delegated = Perceptron().fit(X, y)
-    reference = SGDClassifier(
-        loss="perceptron", learning_rate="constant", eta0=1.0, penalty=None, shuffle=False,
-        average=average, max_iter=traced.n_epochs_, tol=None, random_state=0,
-    ).fit(X, y)
-    expected = np.append(reference.coef_, reference.intercept_)
-    return every(
-        {
-            "traced": identical(np.append(traced.coef_, traced.intercept_), expected),
-            "delegated": identical(np.append(delegated.coef_, delegated.intercept_), expected),
-            "mistakes counted": equal(
-                delegated.n_mistakes_, len(traced.mistakes_), tol=0, why="integers"
-            ),
+    rng = seed.numpy()
+    X, y, _ = separable_points(rng, points, 10, 0.02)
+    labels = rng.choice([-1.0, 1.0], size=1000)  # of no pattern: most points are mistakes
+    sets = {"separable": (X, y, 1000), "random": (rng.normal(size=(1000, 10)), labels, 5)}
+    parts = {}
+    for name, (inputs, signs, epochs) in sets.items():
+        traced, plain = (
+            fit_quietly(Perceptron(trace=trace, max_epochs=epochs), inputs, signs)
+            for trace in (True, False)
+        )
+        reference = SGDClassifier(
+            loss="perceptron", learning_rate="constant", eta0=1.0, penalty=None, shuffle=False,
+            average=average, max_iter=traced.n_epochs_, tol=None, random_state=0,
+        ).fit(inputs, signs)
+        expected = np.append(reference.coef_, reference.intercept_)
+        parts |= {
+            f"{name}, {kind}": identical(np.append(model.coef_, model.intercept_), expected)
+            for kind, model in (("traced", traced), ("not traced", plain))
         }
-    )
+        parts[f"{name}, mistakes counted"] = equal(
+            plain.n_mistakes_, len(traced.mistakes_), tol=0, why="integers"
+        )
+    return every(parts)
 
 
 @experiment(

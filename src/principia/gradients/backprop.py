@@ -212,15 +212,22 @@ def _forward(owner: str, mlp: Any, x: Tensor) -> tuple[list[Tensor], list[Tensor
     if x.shape[1] != layers[0].in_features:
         raise refuse(owner, "x", f"of width {layers[0].in_features}", tuple(x.shape))
     outputs, slopes = [x], []
-    for layer, phi in zip(layers, [mlp.phi] * (len(layers) - 1) + [mlp.out_phi], strict=True):
-        derivative = DERIVATIVES.get((type(phi), repr(phi)))
-        if derivative is None:
-            domain = f"one with a derivative in ACTIVATIONS ({', '.join(ACTIVATIONS)})"
-            raise refuse(owner, "the activation", domain, phi, GRAPH)
+    phis = [mlp.phi] * (len(layers) - 1) + [mlp.out_phi]
+    derivatives = {phi: _derivative(owner, phi) for phi in dict.fromkeys(phis)}
+    for layer, phi in zip(layers, phis, strict=True):
         z = F.linear(outputs[-1], layer.weight, layer.bias)
         outputs.append(phi(z))
-        slopes.append(derivative(z))
+        slopes.append(derivatives[phi](z))
     return outputs, slopes
+
+
+def _derivative(owner: str, phi: nn.Module) -> Callable[[Tensor], Tensor]:
+    """Look up the derivative of an activation."""
+    derivative = DERIVATIVES.get((type(phi), repr(phi)))
+    if derivative is None:
+        domain = f"one with a derivative in ACTIVATIONS ({', '.join(ACTIVATIONS)})"
+        raise refuse(owner, "the activation", domain, phi, GRAPH)
+    return derivative
 
 
 def _top(owner: str, loss: Loss, outputs: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
@@ -228,26 +235,29 @@ def _top(owner: str, loss: Loss, outputs: Tensor, y: Tensor) -> tuple[Tensor, Te
     if loss is F.mse_loss and y.shape != outputs.shape:
         domain = f"of the shape of the outputs, {tuple(outputs.shape)}"
         raise refuse(owner, "y", domain, tuple(y.shape), "A broadcast would mix the samples.")
-    value, rule = loss(outputs, y), LOSSES.get(loss) or torch.func.grad(loss)
+    if loss in LOSSES:
+        return LOSSES[loss](outputs, y)
+    value = loss(outputs, y)
     if value.ndim:
         hint = "Take the mean over the batch, or the sum."
         raise refuse(owner, "loss", "reduced to a scalar, of shape ()", tuple(value.shape), hint)
-    return value, rule(outputs, y)
+    return value, torch.func.grad(loss)(outputs, y)
 
 
-def _cross_entropy_gradient(outputs: Tensor, y: Tensor) -> Tensor:
-    p = outputs.softmax(dim=1)
+def _cross_entropy(outputs: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+    log_p = outputs.log_softmax(dim=1)
+    p = log_p.exp()
     if y.is_floating_point():  # a distribution for each sample
-        return (p * y.sum(dim=1, keepdim=True) - y) / len(y)
+        return F.cross_entropy(outputs, y), (p * y.sum(dim=1, keepdim=True) - y) / len(y)
     hit = torch.arange(p.shape[1], device=y.device) == y[:, None]  # (B, K), one-hot
     counted = hit.any(dim=1, keepdim=True)  # torch leaves out targets of -100
-    return (p - hit.to(p)) * counted / counted.sum()
+    return F.nll_loss(log_p, y), (p - hit.to(p)) * counted / counted.sum()
 
 
-LOSSES: Mapping[Loss, Callable[[Tensor, Tensor], Tensor]] = {
-    F.cross_entropy: _cross_entropy_gradient,
-    F.mse_loss: lambda outputs, y: 2 * (outputs - y) / y.numel(),
-}  # derivatives with respect to the outputs
+LOSSES: Mapping[Loss, Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]] = {
+    F.cross_entropy: _cross_entropy,
+    F.mse_loss: lambda outputs, y: (F.mse_loss(outputs, y), 2 * (outputs - y) / y.numel()),
+}  # each with its derivative with respect to the outputs
 
 
 def _backward(

@@ -653,7 +653,8 @@ def hidden_300(
 
 
 def _squared_error(outputs: Tensor, y: Tensor) -> Tensor:
-    return (outputs - functional.one_hot(y, outputs.shape[1])).square().sum(dim=1).mean()
+    targets = y if y.is_floating_point() else functional.one_hot(y, outputs.shape[1])
+    return (outputs - targets).square().sum(dim=1).mean()
 
 
 def _first_layer(mlp: MLP, side: int) -> Any:

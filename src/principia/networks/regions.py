@@ -228,12 +228,14 @@ def regions_1d(
         raise refuse("regions_1d", "a and b", "finite points of one dimension", (a, b))
     along, t = ends[1] - ends[0], torch.tensor([0.0, 1.0], dtype=torch.float64)
     for depth, (weight, bias, bend) in enumerate(layers):
+        if bend == 1:
+            continue
         x = ends[0] + t[:, None] * along
         for earlier in layers[:depth]:
             x = _bent(x @ earlier[0].mT + earlier[1], earlier[2])
         z = _clean(x @ weight.mT + bias, x.abs() @ weight.abs().mT + bias.abs())  # (K, m)
         cuts, units = (z[1:] * z[:-1] < 0).nonzero(as_tuple=True)
-        if bend != 1 and len(cuts):
+        if len(cuts):
             left, right = z[cuts, units], z[cuts + 1, units]
             t = torch.cat([t, t[cuts] + (t[cuts + 1] - t[cuts]) * left / (left - right)]).sort()[0]
             t = t[F.pad(t.diff() > 1e-14, (1, 0), value=True)]  # two units may meet in one corner
