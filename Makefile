@@ -37,13 +37,13 @@ lint: $(VENV)/.dev
 	$(BIN)/lint-imports
 
 bench: $(VENV)/.dev
-	$(BIN)/python -m benchmarks
+	$(BIN)/principia bench
 
 site: $(VENV)/.core
 	$(BIN)/principia site site
 
 clean:
-	rm -rf $(VENV) site principia-tour.html
+	rm -rf $(VENV) site principia-tour.html principia-races.html
 
 $(VENV)/.python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || \

@@ -20,7 +20,10 @@ from principia.lab.figures import curves, finding_figure
 from principia.lab.formula import prose_to_html, to_mathml
 from principia.lab.runs import RunFolder
 
-__all__ = ["claims_report", "run_report", "tour_report"]
+__all__ = ["claims_report", "races_report", "run_report", "tour_report"]
+
+OF_CLAIMS = ("verdict", "claim", "measured", "control")
+OF_RACES = ("we are", "race", "closest peer, smallest size", "closest peer, largest size")
 
 
 @final
@@ -120,6 +123,32 @@ def run_report(folder: RunFolder, result: Mapping[str, Any] | None = None) -> st
     return _fill(asked.key, lead, reached, verdict, [section], threads=asked.threads)
 
 
+def races_report(rows: Mapping[str, Mapping[str, Any]], threads: int) -> str:
+    """Write what races measured: a table of ratios and the scaling curves of each."""
+    from principia.lab.racing.pictures import ratio_table, scaling, standing
+    from principia.lab.racing.results import lost
+
+    sections = []
+    for place, (key, row) in enumerate(rows.items()):
+        first, last, verdict = standing(key, row)
+        columns, lines = ratio_table(key, row)
+        drawn = scaling(row)
+        reasons = [f"{one} is faster. {row['slower'].get(one, '')}" for one in lost(key, row)]
+        sections.append(Section(
+            key=key, title=key, verdict=verdict, measured=first, control=last, label="Work.",
+            statement=Markup.escape(" ".join([row["work"], *reasons])), columns=columns, rows=lines,
+            figures=[] if drawn is None else [_figure(f"f{place}", drawn)],
+            command=f"principia bench {key}",
+        ))
+    lead = (
+        "Their time over ours, median of rounds in which the sides take turns, with its 95 % "
+        "interval: above 1 we are faster. Memory is the peak beyond what was there before."
+    )
+    same = all(one.verdict != "other work" for one in sections)
+    words = "all sides did the same work" if same else "NOT all sides did the same work"
+    return _fill("Races", lead, same, words, sections, threads=threads, heads=OF_RACES)
+
+
 def _number(value: float | str) -> str:
     return f"{value:.5g}" if isinstance(value, (int, float)) else value
 
@@ -165,12 +194,12 @@ def _render(
 
 def _fill(
     title: str, lead: str, passed: bool, verdict: str, sections: list[Section], listing: Any = (),
-    threads: int = 1,
+    threads: int = 1, heads: tuple[str, ...] = OF_CLAIMS,
 ) -> str:
     described = ", ".join(f"{name} {value}" for name, value in environment(threads).items())
     return _template().render(
         title=title, lead=lead, passed=passed, verdict=verdict, sections=sections,
-        listing=listing, environment=described, plotly=Markup(get_plotlyjs()),
+        listing=listing, heads=heads, environment=described, plotly=Markup(get_plotlyjs()),
     )
 
 

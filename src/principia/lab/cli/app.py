@@ -7,6 +7,7 @@ import typer
 import principia
 from principia.lab import catalog
 from principia.lab.cli import browse, measure, train, web
+from principia.lab.cli.bench import bench
 from principia.lab.cli.flags import command
 from principia.lab.cli.ledger import ledger
 from principia.lab.cli.tour import tour
@@ -58,6 +59,7 @@ def _claims(typed: str) -> list[str]:
 
 command(app, browse.ls, _chapters)
 command(app, browse.show, _pages)
+command(app, browse.parts)
 command(app, measure.check, _claims)
 command(app, train.run, _pages)
 command(app, train.runs)
@@ -65,6 +67,7 @@ command(app, train.report)
 command(app, train.predict)
 command(app, train.export)
 command(app, ledger)
+command(app, bench)
 command(app, web.serve)
 command(app, web.site)
 command(app, measure.errata)

@@ -1,0 +1,214 @@
+r"""Keeps what races measured in one file, compares it with what was kept, and writes it down.
+
+A row is one race: for every size the cost of every side and the ratios of the peers to ours, with
+the environment in which they were measured together. Above 1 we are faster.
+"""
+
+from __future__ import annotations
+
+import datetime
+import itertools
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, final
+
+from principia.lab.environment import environment
+from principia.lab.errors import UsageError
+from principia.lab.racing.races import OURS, Race
+from principia.lab.storage import write_text
+
+__all__ = [
+    "FILE", "Ratio", "alone", "changes", "lost", "memory_text", "place_of", "ratios", "read",
+    "row_of", "size_text", "spread_text", "store", "to_markdown",
+]
+
+FILE = Path(__file__).parents[1] / "races.json"
+FORMAT = 1
+
+Row = Mapping[str, Any]
+
+
+def row_of(race: Race, measured: Sequence[Mapping[str, Any]], threads: int) -> Row:
+    """Put together what was measured of a race at its sizes."""
+    from principia.lab.racing.clock import growth
+
+    exponents = {}
+    for name in (OURS, *race.peers):
+        costs = [(one["size"], one["sides"][name]["cpu"]) for one in measured
+                 if "cpu" in one["sides"].get(name, {})]
+        exponents[name] = growth(*zip(*costs, strict=True)) if costs else None
+    versions = {one.package: one.version for one in race.peers.values() if one.version}
+    return {
+        "work": race.work,
+        "unit": race.unit,
+        "sizes": list(measured),
+        "growth": exponents,
+        "slower": {name: one.slower for name, one in race.peers.items() if one.slower},
+        "missing": race.missing(),
+        "measured": datetime.datetime.now(datetime.timezone.utc).date().isoformat(),
+        "environment": {**environment(threads), **versions},
+    }
+
+
+def read(file: Path = FILE) -> dict[str, Row]:
+    """Read the rows, by the keys of their races."""
+    if not file.is_file():
+        return {}
+    try:
+        document = json.loads(file.read_bytes())
+        if document["format"] != FORMAT:
+            raise ValueError(f"format {document['format']} is not {FORMAT}")
+        return document["races"]
+    except (ValueError, LookupError, TypeError) as error:
+        raise UsageError(f"bench: {file} does not have its form: {error!r}.") from error
+
+
+def store(rows: Mapping[str, Row], file: Path = FILE) -> None:
+    """Put rows into the file; those of other races stay."""
+    kept = {**read(file), **rows}
+    text = json.dumps({"format": FORMAT, "races": dict(sorted(kept.items()))}, indent=1)
+    write_text(file, f"{text}\n")
+
+
+@final
+@dataclass(frozen=True)
+class Ratio:
+    """One peer at one size: how many times our cost its cost is."""
+
+    key: str
+    peer: str
+    size: int
+    cpu: Mapping[str, float]
+    wall: Mapping[str, float]
+    ours: Mapping[str, Any]
+    theirs: Mapping[str, Any]
+
+    @property
+    def verdict(self) -> str:
+        """`faster`, `slower`, or `even` where the interval holds 1."""
+        return "faster" if self.cpu["low"] > 1 else "slower" if self.cpu["high"] < 1 else "even"
+
+
+def ratios(key: str, row: Row) -> Iterator[Ratio]:
+    """List the ratios of a row, size by size."""
+    for one in row["sizes"]:
+        for name, side in one["sides"].items():
+            if name != OURS and "cpu_ratio" in side:
+                yield Ratio(
+                    key, name, one["size"], side["cpu_ratio"], side["wall_ratio"],
+                    one["sides"][OURS], side,
+                )
+
+
+def lost(key: str, row: Row) -> list[str]:
+    """Name the peers that were faster than we are at some size."""
+    return list(dict.fromkeys(one.peer for one in ratios(key, row) if one.verdict == "slower"))
+
+
+def changes(old: Mapping[str, Row], new: Mapping[str, Row]) -> Iterator[tuple[str, Ratio, Ratio]]:
+    """Compare rows: what became `slower` or `faster` beyond its interval, before and after."""
+    before = {(one.key, one.peer, one.size): one for key in old for one in ratios(key, old[key])}
+    for key in new:
+        for one in ratios(key, new[key]):
+            was = before.get((one.key, one.peer, one.size))
+            if was is not None and one.cpu["high"] < was.cpu["low"]:
+                yield "slower", was, one
+            elif was is not None and one.cpu["low"] > was.cpu["high"]:
+                yield "faster", was, one
+
+
+def spread_text(ratio: Mapping[str, float]) -> str:
+    """Write a ratio with its interval.
+
+    Example:
+        >>> spread_text({"ratio": 1.234, "low": 1.1, "high": 12.0})
+        '1.23 [1.1, 12]'
+    """
+    return f"{_three(ratio['ratio'])} [{_three(ratio['low'])}, {_three(ratio['high'])}]"
+
+
+def _three(value: float) -> str:
+    return f"{value:.3g}" if value < 1000 else f"{value:,.0f}"
+
+
+def size_text(size: int, unit: str) -> str:
+    """Write a size with its unit.
+
+    Example:
+        >>> size_text(100000, "rows")
+        '100,000 rows'
+    """
+    return f"{size:,} {unit}"
+
+
+def to_markdown(rows: Mapping[str, Row]) -> str:
+    """Write the rows as a Markdown document."""
+    lines = [
+        "# Races", "",
+        "The same work by us and by the best specialist library for it. A ratio is their CPU time "
+        "over ours, median of rounds in which the sides take turns, with its 95 % interval: above "
+        "1 we are faster. Growth is the exponent with which CPU time grows with the size, ours / "
+        "theirs. Memory is the peak beyond what was there before, theirs / ours, at the largest "
+        "size that both raced. Written by `principia bench --markdown`; `make bench` measures "
+        "again.", "",
+    ]
+    for chapter, keys in itertools.groupby(rows, key=lambda key: key.split(":")[0]):
+        lines += [
+            f"## {chapter}", "",
+            "| race | against | size: ratio of CPU time | growth | memory | where we lose, why |",
+            "| --- | --- | --- | --- | --- | --- |",
+            *(f"| {' | '.join(cells)} |" for key in keys for cells in _cells(key, rows[key])), "",
+        ]
+    return "\n".join([*lines, *_places(rows)]) + "\n"
+
+
+def _cells(key: str, row: Row) -> Iterator[list[str]]:
+    """Give one line for every peer of a race."""
+    title = f"`{key}` {row['work']}"
+    for peer in [*row["growth"]][1:]:
+        found = [one for one in ratios(key, row) if one.peer == peer]
+        numbers = [f"{one.size:,}: {spread_text(one.cpu)}" for one in found]
+        numbers = "<br>".join([*numbers, *alone(row)] if title else numbers)
+        if peer in row["missing"]:
+            numbers = f"not measured: {row['missing'][peer]} is not installed"
+        exponents = [row["growth"].get(name) for name in (OURS, peer)]
+        growth = " / ".join("–" if one is None else f"{one:.2f}" for one in exponents)
+        reason = row["slower"].get(peer, "") if peer in lost(key, row) else ""
+        yield [title, peer, numbers, growth, memory_text(found[-1]) if found else "", reason]
+        title = ""
+
+
+def alone(row: Row) -> list[str]:
+    """Say how fast we are at the sizes that were too large for every peer."""
+    sizes = [one for one in row["sizes"] if [*one["sides"]] == [OURS]]
+    return [
+        f"{one['size']:,}: alone, {_three(one['size'] / one['sides'][OURS]['cpu'])} {row['unit']} "
+        "a CPU second" for one in sizes
+    ]
+
+
+def memory_text(one: Ratio) -> str:
+    """Write the peaks of both sides in megabytes."""
+    peaks = [side.get("memory") for side in (one.theirs, one.ours)]
+    return " / ".join(
+        "–" if peak is None else "< 1" if peak < 2**20 else f"{peak / 2**20:,.0f}"
+        for peak in peaks
+    ) + " MB"
+
+
+def place_of(row: Row) -> str:
+    """Say when and with which versions a row was measured."""
+    where = ", ".join(f"{name} {value}" for name, value in row["environment"].items())
+    return f"Measured on {row['measured']}: {where}."
+
+
+def _places(rows: Mapping[str, Row]) -> list[str]:
+    """Say the same of all rows; those of one day and so many threads have one line."""
+    places: dict[tuple[str, int], dict[str, Any]] = {}
+    for row in rows.values():
+        key = row["measured"], row["environment"]["threads"]
+        place = places.setdefault(key, {"measured": row["measured"], "environment": {}})
+        place["environment"] |= row["environment"]
+    return [place_of(place) for place in places.values()]
