@@ -11,7 +11,7 @@ from playwright.sync_api import expect
 from principia.lab import catalog
 
 KEYS = [page.key for chapter in catalog.chapters() for page in chapter.pages]
-NAMED = ["", "ledger", "errata", "runs", "playground"]
+NAMED = ["", "ledger", "races", "errata", "runs", "playground"]
 HOPFIELD = "connectionism/hopfield"
 PHONE = {"viewport": {"width": 390, "height": 844}, "has_touch": True}
 
@@ -50,6 +50,16 @@ def test_pages_show_every_claim_component_and_experiment(tab, server):
         for name in page.experiment_names:
             expect(tab.locator(f"#run-{name}")).to_have_count(1)
         assert tab.locator(".formula math").count() == len(page.text.formulas)
+
+
+def test_races_show_their_ratios_and_curves(tab, server):
+    tab.goto(f"{server}/races")
+    race = tab.locator("#regression-ridge")
+    race.scroll_into_view_if_needed()
+    expect(race.locator(".figure .main-svg").first).to_be_visible()
+    expect(race.locator("tbody tr")).to_have_count(4)
+    assert "[" in race.locator("td.ratio").first.inner_text()  # with its interval
+    assert tab.complaints == []
 
 
 def test_dragging_a_hopfield_net_past_its_capacity_refutes_the_theorem(tab, server):

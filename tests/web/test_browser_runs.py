@@ -92,3 +92,27 @@ def test_a_bad_knob_gets_the_sentence_of_the_terminal(tab, server):
     card.locator(".start").click()
     sentence = f"{KEY}:{NAME}: units must be an integer in [10, 1000]; got 5."
     expect(card.locator(".problem")).to_have_text(sentence)
+
+
+def test_parts_are_added_to_a_training(shared, server):
+    """Fields of parts are part of the form: they reach the command, the run and the next form."""
+    tab = shared
+    tab.goto(f"{server}/{KEY}#run-{NAME}")
+    card = tab.locator(f"#run-{NAME}")
+    card.locator(".parts summary").click()
+    card.locator("[name='max_norm.bound']").fill("-3")
+    card.locator(".start").click()
+    sentence = f"{KEY}:{NAME}: max_norm.bound must be in (0, inf), or none; got -3."
+    expect(card.locator(".problem")).to_have_text(sentence)
+    expect(card.locator(".field.wrong label")).to_have_text("max norm: bound")
+    card.locator("[name='max_norm.bound']").fill("3")
+    card.locator("[name='epochs']").fill("1")
+    command = f"principia run {KEY}:{NAME} --set epochs=1 --set max_norm.bound=3"
+    expect(card.locator(".command code")).to_have_text(command)
+    card.locator(".start").click()
+    tab.wait_for_url(re.compile("/runs/networks-mlp"))
+    status(tab, "reached", "missed")
+    expect(tab.locator("body")).to_contain_text("max_norm.bound")
+    tab.get_by_role("link", name=re.compile("another like it")).click()
+    expect(tab.locator(f"#run-{NAME} .parts")).to_have_attribute("open", "")
+    expect(tab.locator(f"#run-{NAME} [name='max_norm.bound']")).to_have_value("3.0")

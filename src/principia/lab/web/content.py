@@ -20,14 +20,16 @@ from markupsafe import Markup
 
 from principia.lab import catalog
 from principia.lab.docstrings import sections
-from principia.lab.domains import Choice, Range, Switch
+from principia.lab.domains import Choice, Maybe, Range, Switch
 from principia.lab.experiments import Experiment
 from principia.lab.formula import prose_to_html, prose_to_unicode, to_mathml
-from principia.lab.knobs import Knob
+from principia.lab.knobs import Knob, knobs_of
+from principia.lab.training import fit
+from principia.lab.training.offers import offers
 
 __all__ = [
-    "ClaimView", "ComponentView", "ExperimentView", "Field", "PageView", "fields", "page_view",
-    "page_views", "search_index", "text_of",
+    "ClaimView", "ComponentView", "ExperimentView", "Field", "PageView", "PartView", "fields",
+    "page_view", "page_views", "search_index", "text_of",
 ]
 
 Kind = Literal["range", "number", "choice", "switch", "text"]
@@ -53,6 +55,23 @@ class Field:
 
     @property
     def label(self) -> str:
+        """The name in words."""
+        return self.name.replace("_", " ").replace(".", ": ")
+
+
+@final
+@dataclass(frozen=True)
+class PartView:
+    """A part that can be added to a training: what it does, and its form fields."""
+
+    name: str
+    page: str
+    statement: Markup
+    fields: tuple[Field, ...]
+    command: str
+
+    @property
+    def title(self) -> str:
         """The name in words."""
         return self.name.replace("_", " ")
 
@@ -110,6 +129,7 @@ class ExperimentView:
     statement: Markup
     source: str
     fields: tuple[Field, ...]
+    parts: tuple[PartView, ...]
     goals: tuple[tuple[str, tuple[str, ...]], ...]
     command: str
 
@@ -134,6 +154,7 @@ class PageView:
     components: tuple[ComponentView, ...]
     claims: tuple[ClaimView, ...]
     experiments: tuple[ExperimentView, ...]
+    parts: tuple[PartView, ...]
     references: tuple[str, ...]
     module: str
 
@@ -155,6 +176,7 @@ def page_view(key: str) -> PageView:
         components=tuple(_component(one) for one in page.components()),
         claims=tuple(_claim(one) for one in page.claims().values()),
         experiments=tuple(_experiment(one) for one in page.experiments().values()),
+        parts=tuple(one for one in _parts() if one.page == page.key),
         references=tuple(one.text for one in text.references),
         module=page.module,
     )
@@ -223,9 +245,31 @@ def _experiment(experiment: Experiment) -> ExperimentView:
         statement=prose_to_html(experiment.statement),
         source=experiment.source,
         fields=fields(experiment.knobs),
+        parts=_parts() if _trains(experiment) else (),
         goals=goals,
         command=f"principia run {shlex.quote(experiment.key)}",
     )
+
+
+def _trains(experiment: Experiment) -> bool:
+    """Tell whether the page of an experiment uses the training loop, which takes parts."""
+    return experiment.function.__globals__.get("fit") is fit
+
+
+@functools.cache
+def _parts() -> tuple[PartView, ...]:
+    """Describe all parts that pages offer to every training."""
+    found = []
+    for name, offer in offers().items():
+        first = next(iter(knobs_of(offer.function).values()))
+        turned = f"{name}.{first.name}={text_of(first.default) or 'RUN'}"
+        found.append(
+            PartView(
+                name, offer.page, prose_to_html(offer.statement), fields(offer.knobs),
+                f"principia run networks/mlp --set {shlex.quote(turned)}",
+            )
+        )
+    return tuple(found)
 
 
 def fields(knobs: Mapping[str, Knob]) -> tuple[Field, ...]:
@@ -241,6 +285,9 @@ def _field(knob: Knob) -> Field:
         "domain": domain.text,
         "help": prose_to_unicode(knob.help),
     }
+    if isinstance(domain, Maybe) and isinstance(domain.inner, (Choice, Switch)):
+        known = domain.inner.options if isinstance(domain.inner, Choice) else (False, True)
+        return Field(kind="choice", options=("none", *map(text_of, known)), **shared)
     if isinstance(domain, Choice):
         return Field(kind="choice", options=tuple(map(text_of, domain.options)), **shared)
     if isinstance(domain, Switch):

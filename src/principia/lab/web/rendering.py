@@ -22,7 +22,7 @@ from principia.lab.web.work import shown
 
 __all__ = [
     "STATIC", "Place", "errata_html", "evidence_now", "index_html", "ledger_html", "page_html",
-    "render",
+    "races_html", "render",
 ]
 
 STATIC = Path(__file__).with_name("static")
@@ -142,6 +142,32 @@ def ledger_html(place: Place) -> str:
             }
         )
     return render("ledger.html.jinja", place, rows=listed)
+
+
+def races_html(place: Place) -> str:
+    """Write the races: ratios to the best specialist libraries, and how cost grows."""
+    from principia.lab.racing import results
+    from principia.lab.racing.pictures import ratio_table, scaling, standing
+
+    listed, verdicts = [], []
+    for key, row in results.read().items():
+        columns, lines = ratio_table(key, row)
+        drawn = scaling(row)
+        found = [one.verdict for one in results.ratios(key, row)]
+        verdicts += found
+        listed.append(
+            {
+                "key": key, "anchor": key.replace(":", "-"), "work": row["work"],
+                "missing": row["missing"], "columns": columns,
+                "rows": list(zip(found, lines, strict=True)),
+                "reasons": [(one, row["slower"].get(one, "")) for one in results.lost(key, row)],
+                "standing": standing(key, row), "alone": results.alone(row),
+                "figure": Markup(drawn.to_json().replace("<", "\\u003c")) if drawn else None,
+                "place": results.place_of(row),
+            }
+        )
+    counts = {word: verdicts.count(word) for word in ("faster", "even", "slower")}
+    return render("races.html.jinja", place, races=listed, ratios=len(verdicts), counts=counts)
 
 
 def errata_html(place: Place, findings: Findings) -> str:

@@ -14,8 +14,8 @@ from principia.lab import catalog
 from principia.lab.environment import cores
 from principia.lab.errors import UsageError, refuse, shown, suggestion
 from principia.lab.experiments import Experiment
-from principia.lab.knobs import settings
 from principia.lab.runs import REPORT, Asked, RunFolder, create
+from principia.lab.training.offers import settings_with_parts
 from principia.lab.web import shelf
 from principia.lab.web.answers import Conflict, Missing
 from principia.lab.web.bench import Bench, Job
@@ -228,7 +228,7 @@ class Runs:
         except UsageError as error:
             raise Missing(str(error)) from None
         texts = {knob.strip(): text.strip() for knob, text in wanted.knobs.items()}
-        knobs = settings(experiment.key, experiment.knobs, texts)
+        knobs = settings_with_parts(experiment.key, experiment.knobs, texts)
         threads = cores() if wanted.budget == "full" else 1
         asked = Asked(
             experiment.page, experiment.name, wanted.budget, wanted.seed, knobs,

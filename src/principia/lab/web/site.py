@@ -24,12 +24,13 @@ from principia.lab.web.rendering import (
     index_html,
     ledger_html,
     page_html,
+    races_html,
 )
 
 __all__ = ["need_site_folder", "write_site"]
 
 MARK = ".principia-site"  # stands in a folder that we wrote, and may write again
-SCRIPTS = ("base.js", "evidence.js", "theme.js")
+SCRIPTS = ("base.js", "evidence.js", "races.js", "theme.js")
 
 
 def need_site_folder(folder: Path) -> None:
@@ -79,6 +80,7 @@ def _files(findings: Mapping[str, Finding]) -> Any:
     top = Place(live=False)
     yield "index.html", index_html(top, findings)
     yield "ledger.html", ledger_html(top)
+    yield "races.html", races_html(top)
     yield "errata.html", errata_html(top, findings)
     for page in page_views():
         yield f"{page.key}.html", page_html(Place(live=False, depth=1), page.key, findings)

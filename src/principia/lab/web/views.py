@@ -15,6 +15,7 @@ from principia.lab.web.rendering import (
     index_html,
     ledger_html,
     page_html,
+    races_html,
     render,
 )
 
@@ -48,6 +49,12 @@ def asset(request: Request, name: str) -> Response:
 def ledger() -> str:
     """Show published figures beside ours."""
     return ledger_html(HERE)
+
+
+@router.get("/races")
+def races() -> str:
+    """Show the races against specialist libraries."""
+    return races_html(HERE)
 
 
 @router.get("/errata")

@@ -21,6 +21,7 @@ function start(card) {
   const wanted = {};
   for (const [name, value] of state) if (name.startsWith(`${card.id}.`)) wanted[name.slice(card.id.length + 1)] = value;
   set(form, wanted);
+  for (const part of form.querySelectorAll(".parts")) part.open = Boolean(part.querySelector(".turned"));
   watch(form, tell);
   tell();
   form.addEventListener("submit", async (event) => {
