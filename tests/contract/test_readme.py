@@ -15,6 +15,7 @@ from principia.lab.data.schema import examples
 from principia.lab.data.synthetic import random_signs, separable_points
 from principia.lab.knobs import settings
 from principia.lab.learners import knobs_for, learner_of
+from principia.lab.racing.races import find, folder_of_races
 from principia.lab.seeds import Seed
 
 ROOT = Path(__file__).parents[2]
@@ -39,6 +40,8 @@ def test_commands_name_what_exists(line):
         if texts:
             ((page, name),) = selection
             settings(name, page.claim(name).knobs, texts)
+    elif command == "bench":
+        find(keys, folder_of_races())
     elif "--data" in rest and texts:
         schema = examples(*embedded_table(rest[rest.index("--data") + 1]), seed=Seed(0)).schema
         settings(keys[0], knobs_for(learner_of(catalog.page(keys[0]), schema)), texts)
