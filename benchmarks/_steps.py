@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from principia.lab.racing import within
 from principia.networks import MLP
 
-PARAMETERS = (10_000, 1_000_000)
+PARAMETERS = (10_000, 100_000, 1_000_000)
 STEPS, LR, BETA, PRICE = 20, 0.01, 0.9, 0.1
 ROUNDING = within(1e-5, why="float32, and the same steps with sums in another order")
 

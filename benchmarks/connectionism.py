@@ -30,8 +30,8 @@ def _(X, y, epochs):
 
 @perceptron.peer(
     "sklearn.linear_model.Perceptron", package="scikit-learn",
-    slower="Its loop over the points is compiled; ours makes ten NumPy calls a correction, 6 µs in "
-    "all, and up to 10,000 points its 188 to 320 corrections are most of the time.",
+    slower="Its loop over the points is compiled; ours makes ten NumPy calls a correction, and with "
+    "few points the 188 to 320 corrections are most of the work.",
 )
 def _(X, y, epochs):
     from sklearn.linear_model import Perceptron
@@ -102,7 +102,7 @@ def _(net, queries):
 
 @modern_hopfield.peer(
     "torch scaled_dot_product_attention", package="torch",
-    slower="It is the call that ours makes, after a check of the arguments that takes 15 µs.",
+    slower="It is the call that ours makes, after a check of the arguments.",
 )
 def _(net, queries):
     stored = net.patterns[None, None]  # (1, 1, K, d), as its fast path needs it
@@ -131,7 +131,7 @@ def _(points):
 @cover.peer(
     "NumPy, planes through all pairs of points", package="numpy",
     slower="It takes general position for granted; ours sorts the angles in which planes cross, "
-    "whatever their position, and gets a point inside every cell, which pays from 100 points on.",
+    "whatever their position, and gets a point inside every cell, which pays with many points.",
 )
 def _(points):
     one, two = np.triu_indices(len(points), 1)

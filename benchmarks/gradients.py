@@ -10,7 +10,7 @@ from principia.networks import MLP
 PASSES = 10
 
 
-@race(width=(32, 512), agree=within(1e-5, why="sums over a batch in float32"))
+@race(width=(32, 128, 512), agree=within(1e-5, why="sums over a batch in float32"))
 def backpropagation(width):
     """Find the gradients of a network with two hidden layers on a batch of 256, 10 times."""
     rng = torch.Generator().manual_seed(0)

@@ -141,8 +141,7 @@ def compare_loops(loop):
     loop.peer(
         "a bare PyTorch loop", package="torch",
         slower="Ours also reads the loss of each step, to stop at the one that diverges, and keeps "
-        "the last finite weights of each epoch: 14 us a step and 0.14 ms an epoch, where a step of "
-        "the smallest network takes 0.25 ms.",
+        "the last finite weights of each epoch, which tells most where steps are short.",
     )(by_bare_loop)
     loop.peer("Lightning", package="lightning")(by_lightning)
     loop.peer("skorch", package="skorch")(by_skorch)
@@ -237,6 +236,6 @@ def _(keys):
         file = Path(folder) / "test_claims.py"
         file.write_text(TESTS.format(keys=keys))
         said = command("-m", "pytest", "-q", "-rA", "-p", "no:cacheprovider", "--rootdir", folder,
-                       str(file))
+                       str(file), PYTEST_DISABLE_PLUGIN_AUTOLOAD="1")
     passed = re.findall(r"^PASSED .*test_claim\[(.*)\]$", said, re.MULTILINE)
     return [key in passed for key in keys]

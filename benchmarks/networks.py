@@ -44,7 +44,7 @@ def _(W, b):
 @arrangement.peer(
     "NumPy, around all crossings", package="numpy",
     slower="It takes general position for granted; ours sorts the angles in which planes cross, "
-    "whatever their position, and gets a point inside every region: half of its time at 192 units.",
+    "whatever their position, and gets a point inside every region, half of its time.",
 )
 def _(W, b):
     one, two = np.triu_indices(len(W), 1)  # every region has a corner: there two lines cross
@@ -88,8 +88,8 @@ def _(net, a, b, points):
 
 @regions_on_a_line.peer(
     "torch, patterns of points on the line", package="torch",
-    slower="Reading the layers of a module by hooks and many small tensor calls take us 0.6 ms at "
-    "least, and evaluating a net of 64 units at 2,048 points takes no longer.",
+    slower="Reading the layers of a module by hooks and many small tensor calls take us as long as "
+    "evaluating a net of 64 units at 2,048 points.",
 )
 @torch.no_grad()
 def _(net, a, b, points):

@@ -44,7 +44,7 @@ def _(X, X_by_column, y, X_tensor, y_tensor):
 def _(X, X_by_column, y, X_tensor, y_tensor):
     from sklearn.linear_model import LinearRegression
 
-    return LinearRegression(fit_intercept=False).fit(X_by_column, y).coef_
+    return LinearRegression(fit_intercept=False, copy_X=False).fit(X_by_column, y).coef_
 
 
 @least_squares.peer("numpy.linalg.lstsq", package="numpy")
@@ -121,12 +121,14 @@ def _(X_by_column, y, prices, X_tensor, y_tensor, price_tensor):
 @lasso.peer(
     "sklearn.linear_model.Lasso", package="scikit-learn",
     slower="Its coordinate descent is compiled; ours is a chain of 278 torch calls, steps and "
-    "checks, about 1 ms at any number of rows, which is most of our time up to 10,000 rows.",
+    "checks, at any number of rows, which is most of our time where rows are few.",
 )
 def _(X_by_column, y, prices, X_tensor, y_tensor, price_tensor):
     from sklearn.linear_model import Lasso
 
-    model = Lasso(alpha=PRICE, fit_intercept=False, precompute=True, tol=GAP / 2)
+    model = Lasso(
+        alpha=PRICE, fit_intercept=False, precompute=True, copy_X=False, tol=GAP / 2
+    )
     return model.fit(X_by_column, y).coef_
 
 
@@ -145,7 +147,8 @@ def _(X_by_column, y, prices, X_tensor, y_tensor, price_tensor):
 def _(X_by_column, y, prices, X_tensor, y_tensor, price_tensor):
     from sklearn.linear_model import lasso_path
 
-    return lasso_path(X_by_column, y, alphas=prices, precompute=True, tol=GAP / 2)[1].T
+    path = lasso_path(X_by_column, y, alphas=prices, precompute=True, copy_X=False, tol=GAP / 2)
+    return path[1].T
 
 
 @race(rows=ROWS, agree=within(1e-4, why="every solver stops within 1e-5 of the minimum"))
@@ -199,7 +202,7 @@ def _(X, y, X_tensor, y_tensor):
 @softmax.peer(
     "sklearn LogisticRegression, lbfgs", package="scikit-learn", up_to=100_000,
     slower="With few rows our time is overhead: each of 16 gradients goes through autograd and the "
-    "training loop, 0.7 ms; theirs are one compiled pass.",
+    "training loop; theirs are one compiled pass.",
 )
 def _(X, y, X_tensor, y_tensor):
     from sklearn.linear_model import LogisticRegression
@@ -210,7 +213,7 @@ def _(X, y, X_tensor, y_tensor):
 @softmax.peer(
     "sklearn LogisticRegression, newton-cholesky", package="scikit-learn",
     slower="With few rows a Hessian of 33 weights is cheap: they take 6 Newton steps, while each "
-    "of our 16 gradients goes through autograd and the training loop, 0.7 ms.",
+    "of our 16 gradients goes through autograd and the training loop.",
 )
 def _(X, y, X_tensor, y_tensor):
     from sklearn.linear_model import LogisticRegression

@@ -44,5 +44,5 @@ proximal_l1.ours(steps(lambda params: ProximalL1(params, descent, lam=PRICE)))
 proximal_l1.peer(
     "torch.optim.SGD, then softshrink", package="torch",
     slower="Ours is an optimizer around an optimizer, so that torch's hooks and marks for its "
-    "profiler run twice a step, about 8 us.",
+    "profiler run twice a step.",
 )(steps(descent, after=shrink))

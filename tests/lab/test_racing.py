@@ -141,12 +141,15 @@ def test_a_peer_can_have_a_process_of_its_own(folder):
     assert found["sides"]["another process"]["agrees"]
 
 
-def test_the_interval_covers_the_median():
-    """A law: of many samples of ratios, about 95 % of the intervals hold the true median."""
-    rng = np.random.default_rng(0)
-    found = [interval(np.exp(rng.normal(0, 0.3, size=15)).tolist(), rng) for _ in range(300)]
+@pytest.mark.parametrize("rounds", [6, 7, 8, 15, 40])
+def test_the_interval_covers_the_median(rounds):
+    """A law: at least 95 % of the intervals hold the true median, however skewed the ratios."""
+    rng, draws = np.random.default_rng(0), 4000
+    ordered = np.exp(rng.normal(0, 0.3, size=(draws, rounds)) ** 3)
+    found = [interval(one.tolist()) for one in ordered]
     covered = np.mean([one["low"] <= 1 <= one["high"] for one in found])
-    assert 0.88 <= covered <= 0.99  # the bootstrap of a median of 15 is a little narrow
+    assert covered >= 0.95 - 4 * (0.95 * 0.05 / draws) ** 0.5  # four standard errors
+    assert covered < 0.995  # and they are no wider than they must
 
 
 @pytest.mark.parametrize("exponent", [0.5, 1.0, 2.0])
@@ -154,7 +157,7 @@ def test_the_exponent_is_found_under_a_fixed_cost(exponent):
     sizes = [10, 10**4, 10**6, 10**8]
     costs = [1e-6 * size**exponent + 1e-5 for size in sizes]
     assert growth(sizes, costs) == pytest.approx(exponent, abs=0.05)
-    assert growth([7], [1.0]) is None
+    assert growth([7, 70], [1.0, 2.0]) is None  # a slope through two points is no fit
 
 
 def test_memory_is_the_peak_beyond_what_was_there():
@@ -251,6 +254,22 @@ def test_the_guard_is_quiet_when_nothing_changed():
     rows = {"a:b": {"sizes": [{"size": 1, "sides": {OURS: {}, "peer": {
         "cpu_ratio": {"ratio": 1.0, "low": 0.9, "high": 1.1}, "wall_ratio": {}}}}]}}
     assert list(results.changes(rows, rows)) == []
+    side = rows["a:b"]["sizes"][0]["sides"]["peer"]
+    now = {"a:b": {"sizes": [{"size": 1, "sides": {OURS: {}, "peer": {
+        **side, "cpu_ratio": {"ratio": 0.85, "low": 0.84, "high": 0.86}}}}]}}
+    assert list(results.changes(rows, now)) == []  # as far apart as two runs of the same code
+    now["a:b"]["sizes"][0]["sides"]["peer"]["cpu_ratio"] = {"ratio": 0.7, "low": 0.69, "high": 0.71}
+    assert [word for word, _, _ in results.changes(rows, now)] == ["slower"]
+
+
+def test_growth_is_compared_over_the_sizes_that_both_raced():
+    """Ours is flat at first and linear then; a peer that raced the small sizes saw the flat."""
+    sizes = []
+    for size in (1, 10, 100, 1000, 10000):
+        peer = {"peer": {"cpu": float(size)}} if size <= 100 else {}
+        sizes.append({"size": size, "sides": {OURS: {"cpu": max(100.0, size)}, **peer}})
+    assert results.exponents(sizes, OURS) == [pytest.approx(1, abs=0.01)]
+    assert results.exponents(sizes, OURS, "peer") == [pytest.approx(0), pytest.approx(1)]
 
 
 @pytest.mark.parametrize(("intervals", "word"), [
@@ -274,24 +293,31 @@ def test_other_work_is_told_and_is_a_failure(folder):
     done = bench(folder, "wrong")
     assert done.returncode == 1
     for words in (
-        "another number did other work at 1 rows: 1 ≠ 1.1",
-        "two numbers did other work at 1 rows: Failure: race: results must have one shape",
-        "a crash did other work at 1 rows: AttributeError: no such solver",
+        "another number, other work at 1 rows: 1 ≠ 1.1",
+        "two numbers, other work at 1 rows: Failure: race: results must have one shape",
+        "a crash, other work at 1 rows: AttributeError: no such solver",
     ):
         assert f"wrong:unlike: {words}" in done.stdout
+        assert words.split(": ")[0] in (folder.parent / "principia-races.html").read_text()
+    assert "other work at 1 rows: 1 ≠ 1.1" in bench(folder, "--markdown").stdout
 
 
 def test_json_is_json_and_nothing_else(folder):
     done = bench(folder, "burning:apart", "--json")
     assert set(json.loads(done.stdout)) == {"burning:apart"}
+    (folder.parent / "kept.json").chmod(0o444)  # a comparison writes nothing there
+    done = bench(folder, "burning:apart", "--json", "--against", "last")
+    assert set(json.loads(done.stdout)) == {"burning:apart"}
+    assert "Nothing has become slower beyond its interval." in done.stderr
 
 
 @pytest.mark.parametrize(("words", "sentence"), [
     (["burnin"], "bench: KEY must be a chapter with races, or chapter:race; got 'burnin'."),
     (["burning:knowm"], "bench: KEY must be a race of burning; got 'knowm'."),
     (["--threads", "0"], "bench: threads must be an integer in [1, 256]; got 0."),
-    (["--against", "last"], "bench: kept.json does not exist. Race once without --against."),
-    (["--races", "nowhere"], "bench: folder nowhere does not exist."),
+    (["--against", "last"], "bench: against must be a file with kept results; got 'kept.json'."),
+    (["--markdown"], "bench: file must be a file with kept results; got 'kept.json'."),
+    (["--races", "nowhere"], "bench: races must be a folder with races; got 'nowhere'."),
     (["--report", "no/where.html"], "bench: folder no does not exist."),
 ])
 def test_wrong_use_is_one_sentence(folder, words, sentence):
@@ -302,8 +328,19 @@ def test_wrong_use_is_one_sentence(folder, words, sentence):
     assert not (folder.parent / "kept.json").exists()
 
 
-def test_a_file_that_is_not_ours_is_refused(folder):
-    Path(folder.parent, "kept.json").write_text('{"format": 7}')
+@pytest.mark.parametrize("text", [
+    "", '{"format": 7}', '{"format": 1, "races": {"a:b": {}}}', '{"format": 1, "races": [1]}',
+])
+def test_a_file_that_is_not_ours_is_refused(folder, text):
+    Path(folder.parent, "kept.json").write_text(text)
     done = bench(folder, "--markdown")
     assert done.returncode == 2
-    assert "does not have its form" in done.stderr
+    assert "bench: file must be one that principia bench has written; got kept.json" in done.stderr
+
+
+def test_only_what_is_kept_can_be_printed(folder):
+    bench(folder, "burning:apart")
+    assert "burning:apart" in bench(folder, "burning", "--markdown").stdout
+    done = bench(folder, "burning:apar", "--markdown")
+    assert done.returncode == 2
+    assert "KEY must be a chapter or race that is kept; got 'burning:apar'. Did you" in done.stderr

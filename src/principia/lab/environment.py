@@ -3,11 +3,12 @@
 import importlib.metadata
 import os
 import platform
+from pathlib import Path
 from typing import Any
 
 import principia
 
-__all__ = ["PACKAGES", "cores", "environment", "use_threads"]
+__all__ = ["PACKAGES", "cores", "environment", "processor", "use_threads"]
 
 PACKAGES = ("torch", "numpy", "scipy", "scikit-learn", "plotly")
 _THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMEXPR_NUM_THREADS")
@@ -19,6 +20,16 @@ def cores() -> int:
         return len(os.sched_getaffinity(0))
     except AttributeError:  # not on every system
         return os.cpu_count() or 1
+
+
+def processor() -> str:
+    """Name the processor, on which times depend; the kind of machine where that is not told."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:  # not on every system
+        lines = []
+    named = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return next(iter(named), platform.processor() or platform.machine())
 
 
 def use_threads(count: int) -> None:

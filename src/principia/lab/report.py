@@ -123,10 +123,10 @@ def run_report(folder: RunFolder, result: Mapping[str, Any] | None = None) -> st
     return _fill(asked.key, lead, reached, verdict, [section], threads=asked.threads)
 
 
-def races_report(rows: Mapping[str, Mapping[str, Any]], threads: int) -> str:
+def races_report(rows: Mapping[str, Mapping[str, Any]]) -> str:
     """Write what races measured: a table of ratios and the scaling curves of each."""
     from principia.lab.racing.pictures import ratio_table, scaling, standing
-    from principia.lab.racing.results import lost
+    from principia.lab.racing.results import lost, notes, places
 
     sections = []
     for place, (key, row) in enumerate(rows.items()):
@@ -134,6 +134,7 @@ def races_report(rows: Mapping[str, Mapping[str, Any]], threads: int) -> str:
         columns, lines = ratio_table(key, row)
         drawn = scaling(row)
         reasons = [f"{one} is faster. {row['slower'].get(one, '')}" for one in lost(key, row)]
+        reasons += [f"{one}, {text}." for one, text in notes(row)]
         sections.append(Section(
             key=key, title=key, verdict=verdict, measured=first, control=last, label="Work.",
             statement=Markup.escape(" ".join([row["work"], *reasons])), columns=columns, rows=lines,
@@ -146,7 +147,8 @@ def races_report(rows: Mapping[str, Mapping[str, Any]], threads: int) -> str:
     )
     same = all(one.verdict != "other work" for one in sections)
     words = "all sides did the same work" if same else "NOT all sides did the same work"
-    return _fill("Races", lead, same, words, sections, threads=threads, heads=OF_RACES)
+    where = " ".join(places(rows))
+    return _fill("Races", lead, same, words, sections, heads=OF_RACES, described=where)
 
 
 def _number(value: float | str) -> str:
@@ -194,9 +196,11 @@ def _render(
 
 def _fill(
     title: str, lead: str, passed: bool, verdict: str, sections: list[Section], listing: Any = (),
-    threads: int = 1, heads: tuple[str, ...] = OF_CLAIMS,
+    threads: int = 1, heads: tuple[str, ...] = OF_CLAIMS, described: str = "",
 ) -> str:
-    described = ", ".join(f"{name} {value}" for name, value in environment(threads).items())
+    described = described or ", ".join(
+        f"{name} {value}" for name, value in environment(threads).items()
+    )
     return _template().render(
         title=title, lead=lead, passed=passed, verdict=verdict, sections=sections,
         listing=listing, heads=heads, environment=described, plotly=Markup(get_plotlyjs()),

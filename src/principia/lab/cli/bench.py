@@ -2,13 +2,13 @@
 
 import json as plain
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from principia.lab.cli.terminal import counted, fancy, progress, say, table
 from principia.lab.domains import Jobs, Range
-from principia.lab.errors import UsageError
+from principia.lab.errors import refuse, suggestion
 from principia.lab.storage import need_writable, write_text
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def bench(
         threads: Threads of every side.
         seconds: About how long to measure each size of each race.
         against: Compare with kept results instead of keeping these: last, or a file.
-        json_: Print the results as JSON instead of tables.
+        json_: Print the results as JSON instead of tables; a comparison goes to standard error.
         markdown: Race nothing; print the kept results as Markdown.
         report: File for the report with the scaling curves.
         file: The file that keeps results; by default the one that comes with Principia.
@@ -50,12 +50,15 @@ def bench(
 
     path = Path(file) if file else results.FILE
     if markdown:
-        sys.stdout.write(results.to_markdown(_chosen(results.read(path), keys)))
+        sys.stdout.write(results.to_markdown(_chosen(_kept("file", path), keys)))
         return 0
     from principia.lab.racing.races import find, folder_of_races
 
-    before = None if against is None else _kept(path if against == "last" else Path(against))
-    need_writable("bench", path)
+    before = None
+    if against is None:
+        need_writable("bench", path)
+    else:
+        before = _kept("against", path if against == "last" else Path(against))
     need_writable("bench", Path(report))
     chosen = find(keys, folder_of_races(races))
     rows = {}
@@ -68,31 +71,39 @@ def bench(
             _show(race.key, rows[race.key])
     from principia.lab.report import races_report
 
-    write_text(Path(report), races_report(rows, threads))
+    write_text(Path(report), races_report(rows))
     if json_:
         sys.stdout.write(plain.dumps(rows, indent=1) + "\n")
+        if before is not None:
+            sys.stderr.writelines(f"{line}\n" for _, line in _compared(before, rows))
     else:
         _tell(rows)
         if before is not None:
-            _compare(before, rows)
+            for style, line in _compared(before, rows):
+                say(line, style=style)
         say(f"Report: {report}")
     same = all(side.get("agrees", True) for row in rows.values() for one in row["sizes"]
                for side in one["sides"].values())
     return 0 if same else 1
 
 
-def _chosen(rows: Mapping[str, Any], keys: tuple[str, ...]) -> dict[str, Any]:
+def _chosen(rows: Mapping[str, Any], keys: tuple[str, ...]) -> Mapping[str, Any]:
+    known = {*rows, *(key.split(":")[0] for key in rows)}
+    for key in keys:
+        if key not in known:
+            raise refuse("bench", "KEY", "a chapter or race that is kept", key,
+                         suggestion(key, sorted(known)))
     return {
         key: row for key, row in rows.items()
         if not keys or key in keys or key.split(":")[0] in keys
     }
 
 
-def _kept(path: Path) -> Mapping[str, Any]:
+def _kept(name: str, path: Path) -> Mapping[str, Any]:
     from principia.lab.racing.results import read
 
     if not path.is_file():
-        raise UsageError(f"bench: {path} does not exist. Race once without --against.")
+        raise refuse("bench", name, "a file with kept results", str(path), "Race once without it.")
     return read(path)
 
 
@@ -110,7 +121,7 @@ def _measured(race: "Race", what: str, threads: int, seconds: float) -> Mapping[
         )
     rng = np.random.default_rng(0)
     measured = []
-    with progress(len(race.sizes), what) as advance:
+    with progress(len(race.sizes), what, alive=False) as advance:  # its thread would cost CPU time
         for size in race.sizes:
             measured.append(measure(race, size, threads=threads, seconds=seconds, rng=rng))
             advance("")
@@ -132,14 +143,8 @@ def _tell(rows: Mapping[str, Any]) -> None:
     from principia.lab.racing import results
 
     for key, row in rows.items():
-        for one in row["sizes"]:
-            for name, side in one["sides"].items():
-                if not side.get("agrees", True):
-                    where = results.size_text(one["size"], row["unit"])
-                    say(f"{key}: {name} did other work at {where}: {side['agreement']}",
-                        style="bold red")
-        for text in results.alone(row):
-            say(f"{key} at {text}.")
+        for name, text in results.notes(row):
+            say(f"{key}: {name}, {text}.", style="bold red" if "other work" in text else "")
         for name in results.lost(key, row):
             reason = row["slower"].get(name, "no reason is known yet.")
             say(f"{key}: {name} is faster. {reason}", style="yellow")
@@ -153,21 +158,28 @@ def _tell(rows: Mapping[str, Any]) -> None:
     )
 
 
-def _compare(before: Mapping[str, Any], rows: Mapping[str, Any]) -> None:
-    """Name what became slower, or faster, beyond its interval."""
+def _compared(before: Mapping[str, Any], rows: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Name what became slower, or faster, beyond its interval; each line with its style."""
     from principia.lab.racing import results
 
     found = list(results.changes(before, rows))
     for word, was, now in found:
         where = results.size_text(now.size, rows[now.key]["unit"])
-        say(
+        yield "yellow" if word == "slower" else "green", (
             f"{now.key} has become {word} against {now.peer} at {where}: "
-            f"{results.spread_text(was.cpu)}, now {results.spread_text(now.cpu)}.",
-            style="yellow" if word == "slower" else "green",
+            f"{results.spread_text(was.cpu)}, now {results.spread_text(now.cpu)}."
         )
     new = [key for key in rows if key not in before]
     if new:
-        say(f"Nothing is kept of {', '.join(new)}.")
+        yield "", f"Nothing is kept of {', '.join(new)}."
+    kept, measured = (
+        {name: value for key in rows if key in before
+         for name, value in some[key]["environment"].items()} for some in (before, rows)
+    )
+    other = [f"{name} {value}, now {measured[name]}" for name, value in kept.items()
+             if measured.get(name, value) != value]
+    if other:
+        yield "yellow", f"The kept results are from another place: {'; '.join(other)}."
     if not any(word == "slower" for word, _, _ in found):
-        say("Nothing has become slower beyond its interval.", style="bold green")
+        yield "bold green", "Nothing has become slower beyond its interval."
 

@@ -3,8 +3,9 @@ r"""Measures a race: the sides take turns, and every round gives one ratio.
 The first call of a side warms it up and gives the result that is compared. Then come rounds; in
 each every side runs once (or many times in a row, if it is short), in random order, on the same
 number of threads, and the ratios of a round are those of neighbors in time. The ratio that is
-reported is the median of the rounds; its interval is a bootstrap over the rounds. CPU time counts
-all threads and all child processes, so that another program on the machine does not count.
+reported is the median of the rounds, its interval that of the ordered ratios in which the true
+median lies with 95 %, whatever their law. CPU time counts all threads and all child processes, so
+that another program on the machine does not count.
 """
 
 from __future__ import annotations
@@ -17,11 +18,12 @@ import multiprocessing
 import resource
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, final
 
 import numpy as np
+from scipy.stats import binom
 
 from principia.lab.environment import use_threads
 from principia.lab.errors import Failure
@@ -30,10 +32,11 @@ from principia.lab.racing.races import OURS, Race, Side, load
 
 __all__ = ["Reading", "growth", "interval", "measure", "runners_of"]
 
-ROUNDS = (5, 40)  # at least, for an interval; at most, because more say nothing new
+ROUNDS = (6, 40)  # at least, for an interval of 95 %; at most, because more say nothing new
 SHORTEST = 0.01  # seconds of one reading: what is shorter is repeated in a row
+LONG = 2.0  # seconds of a call that needs no warming up; where no peer races, it is read once
 CONFIDENCE = 0.95
-RESAMPLES = 2000
+FITTED = 3  # sizes at least: a slope through two is none
 
 
 @final
@@ -182,14 +185,15 @@ def measure(
         race: The race.
         size: One of its sizes.
         threads: How many threads every side may use.
-        seconds: About how long to measure; five rounds are made in any case.
-        rng: Draws the order within a round, and the bootstrap.
+        seconds: About how long to measure; six rounds are made in any case.
+        rng: Draws the order within a round.
     """
     use_threads(threads)
-    if [*race.present(size)] == [OURS]:  # too large for every peer: our cost alone, without ratio
-        only = Here(_job(race.sides[OURS], race.problem(size))).read(1)
-        return {"size": size, "rounds": 1, "sides": {OURS: {"cpu": only.cpu, "wall": only.wall}}}
     with runners_of(race, size, threads) as runners:
+        if [*runners] == [OURS]:
+            only = runners[OURS].read(1)
+            if only.wall > LONG:
+                return {"size": size, "rounds": 1, "sides": {OURS: asdict(only)}}
         sides: dict[str, dict[str, Any]] = {name: {} for name in runners}
         ours = runners[OURS].result()
         for name, runner in runners.items():
@@ -211,7 +215,7 @@ def measure(
                     getattr(theirs, clock) / max(getattr(mine, clock), 1e-9)
                     for theirs, mine in zip(readings[name], readings[OURS], strict=True)
                 ]
-                sides[name][f"{clock}_ratio"] = interval(ratios, rng)
+                sides[name][f"{clock}_ratio"] = interval(ratios)
     return {"size": size, "rounds": len(readings[OURS]), "sides": sides}
 
 
@@ -252,31 +256,37 @@ def _calls(runner: Runner) -> int:
     return max(1, math.ceil(SHORTEST / max(shortest, 1e-7)))
 
 
-def interval(ratios: Sequence[float], rng: np.random.Generator) -> dict[str, float]:
-    """Give the median of ratios with its bootstrap interval.
+def interval(ratios: Sequence[float]) -> dict[str, float]:
+    """Give the median of ratios with its interval: so many ratios lie below it by chance alone.
+
+    Each ratio is below the true median with probability 1/2, so that how many are is binomial. Of
+    fewer than six ratios, the interval from the smallest to the largest has less than 95 %.
 
     Example:
-        >>> interval([1.0, 2.0, 3.0], np.random.default_rng(0))
-        {'ratio': 2.0, 'low': 1.0, 'high': 3.0}
+        >>> interval([3.0, 1.0, 2.0, 5.0, 4.0, 6.0, 7.0, 8.0, 9.0])
+        {'ratio': 5.0, 'low': 2.0, 'high': 8.0}
     """
-    medians = np.median(rng.choice(ratios, size=(RESAMPLES, len(ratios))), axis=1)
-    tail = (1 - CONFIDENCE) / 2
-    low, high = np.quantile(medians, [tail, 1 - tail])
-    return {"ratio": float(np.median(ratios)), "low": float(low), "high": float(high)}
+    ordered, count = sorted(ratios), len(ratios)
+    below = max(int(binom.ppf((1 - CONFIDENCE) / 2, count, 0.5)), 1)
+    return {
+        "ratio": float(np.median(ordered)), "low": float(ordered[below - 1]),
+        "high": float(ordered[count - below]),
+    }
 
 
 def growth(sizes: Sequence[float], seconds: Sequence[float]) -> float | None:
     """Fit the exponent with which cost grows with size, over the larger sizes.
 
-    At small sizes the fixed cost of a call hides it; the larger half counts, but at least three.
+    At small sizes the fixed cost of a call hides it; the larger half counts, but at least three,
+    and fewer tell nothing.
 
     Example:
         >>> round(growth([10, 100, 1000, 10000], [5.0, 5.0, 50.0, 500.0]), 2)
         1.0
     """
-    if len(sizes) < 2:
+    if len(sizes) < FITTED:
         return None
-    kept = slice(-max(3, math.ceil(len(sizes) / 2)), None)
+    kept = slice(-max(FITTED, math.ceil(len(sizes) / 2)), None)
     return float(np.polyfit(np.log(sizes)[kept], np.log(seconds)[kept], 1)[0])
 
 

@@ -16,11 +16,17 @@ __all__ = ["command", "watched_commands"]
 _watched: list[int] | None = None  # bytes that commands needed, while somebody asks
 
 
-def command(*words: str) -> str:
-    """Run a command of this Python to its end and give what it printed; a race may time it."""
+def command(*words: str, **variables: str) -> str:
+    """Run a command of this Python to its end and give what it printed; a race may time it.
+
+    Args:
+        words: What follows `python`.
+        variables: Of the environment, beside those of this process.
+    """
     with tempfile.TemporaryFile("w+") as said:
         process = subprocess.Popen(
-            [sys.executable, *words], stdout=said, stderr=subprocess.STDOUT, text=True
+            [sys.executable, *words], stdout=said, stderr=subprocess.STDOUT, text=True,
+            env={**os.environ, **variables},
         )
         while _watched is not None and process.poll() is None:
             _watched.append(_memory_of(process.pid))

@@ -188,7 +188,7 @@ def folder_of_races(named: str | None = None) -> Path:
     if folder.is_dir():
         return folder
     if named:
-        raise UsageError(f"bench: folder {named} does not exist. Name a folder with races.")
+        raise refuse("bench", "races", "a folder with races", named)
     raise UsageError(
         "bench: the races come with the source code of Principia, and it is not here. Get it, or "
         "name a folder of races with --races."

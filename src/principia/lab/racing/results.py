@@ -14,42 +14,51 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, final
 
-from principia.lab.environment import environment
+from principia.lab.environment import cores, environment, processor
 from principia.lab.errors import UsageError
 from principia.lab.racing.races import OURS, Race
 from principia.lab.storage import write_text
 
 __all__ = [
-    "FILE", "Ratio", "alone", "changes", "lost", "memory_text", "place_of", "ratios", "read",
-    "row_of", "size_text", "spread_text", "store", "to_markdown",
+    "FILE", "Ratio", "changes", "exponents", "growth_text", "lost", "memory_text", "notes",
+    "place_of", "places", "ratios", "read", "row_of", "size_text", "spread_text", "store",
+    "to_markdown",
 ]
 
 FILE = Path(__file__).parents[1] / "races.json"
 FORMAT = 1
+BETWEEN_RUNS = 1.1  # by so much ratios of the same code differ between processes, measured
+PARTS = {"work", "unit", "sizes", "growth", "slower", "missing", "measured", "environment"}
 
 Row = Mapping[str, Any]
 
 
 def row_of(race: Race, measured: Sequence[Mapping[str, Any]], threads: int) -> Row:
     """Put together what was measured of a race at its sizes."""
-    from principia.lab.racing.clock import growth
-
-    exponents = {}
-    for name in (OURS, *race.peers):
-        costs = [(one["size"], one["sides"][name]["cpu"]) for one in measured
-                 if "cpu" in one["sides"].get(name, {})]
-        exponents[name] = growth(*zip(*costs, strict=True)) if costs else None
     versions = {one.package: one.version for one in race.peers.values() if one.version}
     return {
         "work": race.work,
         "unit": race.unit,
         "sizes": list(measured),
-        "growth": exponents,
+        "growth": {name: exponents(measured, name)[0] for name in (OURS, *race.peers)},
         "slower": {name: one.slower for name, one in race.peers.items() if one.slower},
         "missing": race.missing(),
         "measured": datetime.datetime.now(datetime.timezone.utc).date().isoformat(),
-        "environment": {**environment(threads), **versions},
+        "environment": {
+            **environment(threads), "processor": processor(), "cores": cores(), **versions,
+        },
     }
+
+
+def exponents(measured: Sequence[Mapping[str, Any]], *names: str) -> list[float | None]:
+    """Fit how the cost of sides grows, over the sizes that all of them raced."""
+    from principia.lab.racing.clock import growth
+
+    costs = {
+        one["size"]: [one["sides"][name]["cpu"] for name in names] for one in measured
+        if all("cpu" in one["sides"].get(name, {}) for name in names)
+    }
+    return [growth([*costs], [one[place] for one in costs.values()]) for place in range(len(names))]
 
 
 def read(file: Path = FILE) -> dict[str, Row]:
@@ -60,9 +69,15 @@ def read(file: Path = FILE) -> dict[str, Row]:
         document = json.loads(file.read_bytes())
         if document["format"] != FORMAT:
             raise ValueError(f"format {document['format']} is not {FORMAT}")
+        for key, row in document["races"].items():
+            if not row.keys() >= PARTS:
+                raise ValueError(f"{key} lacks {', '.join(sorted(PARTS - row.keys()))}")
         return document["races"]
-    except (ValueError, LookupError, TypeError) as error:
-        raise UsageError(f"bench: {file} does not have its form: {error!r}.") from error
+    except (ValueError, LookupError, TypeError, AttributeError) as error:
+        raise UsageError(
+            f"bench: file must be one that principia bench has written; got {file}, where {error}. "
+            "Name another, and it is written anew."
+        ) from error
 
 
 def store(rows: Mapping[str, Row], file: Path = FILE) -> None:
@@ -108,14 +123,17 @@ def lost(key: str, row: Row) -> list[str]:
 
 
 def changes(old: Mapping[str, Row], new: Mapping[str, Row]) -> Iterator[tuple[str, Ratio, Ratio]]:
-    """Compare rows: what became `slower` or `faster` beyond its interval, before and after."""
+    """Compare rows: what became `slower` or `faster` beyond its interval, before and after.
+
+    An interval tells of the rounds of one process; another differs by some percent more.
+    """
     before = {(one.key, one.peer, one.size): one for key in old for one in ratios(key, old[key])}
     for key in new:
         for one in ratios(key, new[key]):
             was = before.get((one.key, one.peer, one.size))
-            if was is not None and one.cpu["high"] < was.cpu["low"]:
+            if was is not None and one.cpu["high"] * BETWEEN_RUNS < was.cpu["low"]:
                 yield "slower", was, one
-            elif was is not None and one.cpu["low"] > was.cpu["high"]:
+            elif was is not None and one.cpu["low"] > was.cpu["high"] * BETWEEN_RUNS:
                 yield "faster", was, one
 
 
@@ -149,10 +167,11 @@ def to_markdown(rows: Mapping[str, Row]) -> str:
         "# Races", "",
         "The same work by us and by the best specialist library for it. A ratio is their CPU time "
         "over ours, median of rounds in which the sides take turns, with its 95 % interval: above "
-        "1 we are faster. Growth is the exponent with which CPU time grows with the size, ours / "
-        "theirs. Memory is the peak beyond what was there before, theirs / ours, at the largest "
-        "size that both raced. Written by `principia bench --markdown`; `make bench` measures "
-        "again.", "",
+        "1 we are faster, and an interval that holds 1 is no loss. Growth is the exponent with "
+        "which CPU time grows with the size, ours / theirs, over the larger of the sizes that both "
+        "raced, if they are three. Memory is the peak beyond what was there before, theirs / ours, "
+        "at the largest size that both raced. Written by `principia bench --markdown`; `make "
+        "bench` measures again.", "",
     ]
     for chapter, keys in itertools.groupby(rows, key=lambda key: key.split(":")[0]):
         lines += [
@@ -161,7 +180,7 @@ def to_markdown(rows: Mapping[str, Row]) -> str:
             "| --- | --- | --- | --- | --- | --- |",
             *(f"| {' | '.join(cells)} |" for key in keys for cells in _cells(key, rows[key])), "",
         ]
-    return "\n".join([*lines, *_places(rows)]) + "\n"
+    return "\n".join([*lines, *places(rows)]) + "\n"
 
 
 def _cells(key: str, row: Row) -> Iterator[list[str]]:
@@ -170,23 +189,35 @@ def _cells(key: str, row: Row) -> Iterator[list[str]]:
     for peer in [*row["growth"]][1:]:
         found = [one for one in ratios(key, row) if one.peer == peer]
         numbers = [f"{one.size:,}: {spread_text(one.cpu)}" for one in found]
-        numbers = "<br>".join([*numbers, *alone(row)] if title else numbers)
-        if peer in row["missing"]:
-            numbers = f"not measured: {row['missing'][peer]} is not installed"
-        exponents = [row["growth"].get(name) for name in (OURS, peer)]
-        growth = " / ".join("–" if one is None else f"{one:.2f}" for one in exponents)
+        about = (OURS, peer) if title else (peer,)
+        numbers = "<br>".join([*numbers, *(text for name, text in notes(row) if name in about)])
         reason = row["slower"].get(peer, "") if peer in lost(key, row) else ""
-        yield [title, peer, numbers, growth, memory_text(found[-1]) if found else "", reason]
+        memory = memory_text(found[-1]) if found else ""
+        yield [title, peer, numbers, growth_text(row, peer), memory, reason]
         title = ""
 
 
-def alone(row: Row) -> list[str]:
-    """Say how fast we are at the sizes that were too large for every peer."""
-    sizes = [one for one in row["sizes"] if [*one["sides"]] == [OURS]]
-    return [
-        f"{one['size']:,}: alone, {_three(one['size'] / one['sides'][OURS]['cpu'])} {row['unit']} "
-        "a CPU second" for one in sizes
-    ]
+def growth_text(row: Row, peer: str) -> str:
+    """Write how our cost and that of a peer grow."""
+    both = exponents(row["sizes"], OURS, peer)
+    return " / ".join("–" if one is None else f"{one:.2f}" for one in both)
+
+
+def notes(row: Row) -> Iterator[tuple[str, str]]:
+    """Say what no ratio tells, each with the side that it is about.
+
+    Peers that are missing, results that differ, and our cost where no peer raced.
+    """
+    for name, package in row["missing"].items():
+        yield name, f"not measured: {package} is not installed"
+    for one in row["sizes"]:
+        where = size_text(one["size"], row["unit"])
+        for name, side in one["sides"].items():
+            if not side.get("agrees", True):
+                yield name, f"other work at {where}: {side['agreement']}"
+        if [*one["sides"]] == [OURS]:
+            speed = _three(one["size"] / one["sides"][OURS]["cpu"])
+            yield OURS, f"{one['size']:,}: alone, {speed} {row['unit']} a CPU second"
 
 
 def memory_text(one: Ratio) -> str:
@@ -204,11 +235,12 @@ def place_of(row: Row) -> str:
     return f"Measured on {row['measured']}: {where}."
 
 
-def _places(rows: Mapping[str, Row]) -> list[str]:
-    """Say the same of all rows; those of one day and so many threads have one line."""
-    places: dict[tuple[str, int], dict[str, Any]] = {}
+def places(rows: Mapping[str, Row]) -> list[str]:
+    """Say the same of all rows; those of one day, machine and number of threads have one line."""
+    found: dict[tuple[Any, ...], dict[str, Any]] = {}
     for row in rows.values():
-        key = row["measured"], row["environment"]["threads"]
-        place = places.setdefault(key, {"measured": row["measured"], "environment": {}})
-        place["environment"] |= row["environment"]
-    return [place_of(place) for place in places.values()]
+        where = row["environment"]
+        key = row["measured"], where["threads"], where.get("processor")
+        place = found.setdefault(key, {"measured": row["measured"], "environment": {}})
+        place["environment"] |= where
+    return [place_of(place) for place in found.values()]

@@ -137,6 +137,7 @@ def ledger_html(place: Place) -> str:
                 "key": one.key, "address": place.page(one.page, f"run-{one.name}"),
                 "published": one.source, "goals": goals,
                 "ours": ledger.ours(one, row).split("; ") if row else [],
+                "effects": ledger.effects(row) if row else [],
                 "seeds": len(row["seeds"]) if row else 0,
                 "verdict": ledger.verdict(one, row),
             }
@@ -158,10 +159,10 @@ def races_html(place: Place) -> str:
         listed.append(
             {
                 "key": key, "anchor": key.replace(":", "-"), "work": row["work"],
-                "missing": row["missing"], "columns": columns,
+                "columns": columns,
                 "rows": list(zip(found, lines, strict=True)),
                 "reasons": [(one, row["slower"].get(one, "")) for one in results.lost(key, row)],
-                "standing": standing(key, row), "alone": results.alone(row),
+                "standing": standing(key, row), "notes": list(results.notes(row)),
                 "figure": Markup(drawn.to_json().replace("<", "\\u003c")) if drawn else None,
                 "place": results.place_of(row),
             }
