@@ -62,6 +62,23 @@ def test_ridge_and_lasso_are_those_of_scikit_learn(condition):
     assert objective(ours.numpy()) == pytest.approx(objective(theirs), rel=1e-10)
 
 
+@pytest.mark.parametrize("condition", [2.0, 45.0])
+def test_single_precision_loses_no_more_digits_than_it_has(condition):
+    """Squaring the condition number would cost float32 half of them."""
+    X, y = tall(condition)
+    tensors = torch.from_numpy(X).float(), torch.from_numpy(y).float()
+    ours = ridge_path(*tensors, torch.tensor([3.0]))[0].double().numpy()
+    theirs = Ridge(3.0, fit_intercept=False, solver="svd").fit(X, y).coef_
+    slack = 10 * torch.finfo(torch.float32).eps * condition * np.linalg.norm(theirs)
+    np.testing.assert_allclose(ours, theirs, atol=slack, rtol=0)
+
+
+def test_derivatives_pass_through_few_rows():
+    X, y = (torch.from_numpy(one[:60]) for one in tall(3.0))
+    X, y = X.requires_grad_(), y.requires_grad_()
+    assert torch.autograd.gradcheck(lstsq, (X, y))
+
+
 def test_logistic_regression_is_that_of_scikit_learn():
     X, y = tall(10.0)
     labels = (y > 0.3).astype(int)

@@ -306,11 +306,11 @@ def few_rows(X: Tensor, Y: Tensor, *, mild: float = 0.0) -> tuple[Tensor, Tensor
     """
     if X.ndim != 2 or len(X) < TALL * X.shape[1]:
         return X, Y
-    first, failed = torch.linalg.cholesky_ex(X.mT @ X)
+    first, failed = torch.linalg.cholesky_ex(_gram(X))
     identity = torch.eye(len(first), dtype=X.dtype, device=X.device)
     if failed:
         return X, Y
-    if mild:
+    if mild and X.dtype == torch.float64:
         inverse = torch.linalg.solve_triangular(first, identity, upper=False)
         if bool(inverse.norm() * first.norm() < mild):  # at least the condition number
             return first.mT, inverse @ (X.mT @ Y)
@@ -322,6 +322,15 @@ def few_rows(X: Tensor, Y: Tensor, *, mild: float = 0.0) -> tuple[Tensor, Tensor
         return X, Y
     second = torch.linalg.cholesky_ex(gram)[0]
     return (first @ second).mT, torch.linalg.solve_triangular(second, shares, upper=False)
+
+
+def _gram(X: Tensor) -> Tensor:
+    r"""Compute $X^\top X$; NumPy sees that it is symmetric, and does half of the work."""
+    try:
+        rows = X.numpy()
+    except (RuntimeError, TypeError):  # on another device, or with derivatives to follow
+        return X.mT @ X
+    return torch.from_numpy(rows.T @ rows)
 
 
 def _thin_svd(owner: str, X: Tensor) -> tuple[Tensor, Tensor, Tensor]:

@@ -252,8 +252,7 @@ def _newton_step(rows: Array, margins: Array, held: Sequence[Array]) -> tuple[Ar
     gram, pull = design.T @ design, design.T @ target
     for first in range(0, len(rows), BLOCK):
         design, target = weighted(*(one[first : first + BLOCK] for one in (rows, margins)))
-        tensor = torch.from_numpy(design)
-        gram, pull = gram + (tensor.mT @ tensor).numpy(), pull + target @ design
+        gram, pull = gram + design.T @ design, pull + target @ design
     try:
         sizes = np.sqrt(gram.diagonal().clip(TINY))
         factor = np.linalg.cholesky(gram / sizes / sizes[:, None])
