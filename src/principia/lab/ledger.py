@@ -21,7 +21,8 @@ from principia.lab.experiments import Experiment
 from principia.lab.storage import write_text
 
 __all__ = [
-    "FILE", "experiments", "measure", "ours", "read", "spread", "to_markdown", "update", "verdict",
+    "FILE", "effects", "experiments", "measure", "ours", "read", "spread", "to_markdown", "update",
+    "verdict",
 ]
 
 FILE = Path(__file__).with_name("ledger.json")
@@ -85,21 +86,43 @@ def ours(experiment: Experiment, row: Row) -> str:
     )
 
 
+def effects(row: Row) -> list[str]:
+    """Write every paired difference of a row with its interval, whether it has a goal or not.
+
+    Over several seeds the ends are averaged, which is no narrower than one interval of them all.
+
+    Example:
+        >>> effects({"metrics": {"gain": [0.2], "gain_low": [-0.1], "gain_high": [0.5]}})
+        ['gain 0.2 [-0.1, 0.5], not found']
+    """
+    found = []
+    for name in row["metrics"]:
+        names = (name, f"{name}_low", f"{name}_high")
+        if all(one in row["metrics"] for one in names):
+            mean, low, high = (statistics.mean(row["metrics"][one]) for one in names)
+            missed = ", not found" if low <= 0 <= high else ""
+            found.append(f"{name.replace('_', ' ')} {mean:.3g} [{low:.3g}, {high:.3g}]{missed}")
+    return found
+
+
 def to_markdown(chosen: Sequence[Experiment], rows: Mapping[str, Row]) -> str:
     """Write the ledger as a Markdown document."""
     lines = [
         "# The ledger", "",
         "Every experiment of the course with what was published and what we measured at full "
-        "budget, as mean ± standard error over the seeds. Written by `principia ledger "
-        "--markdown`; `principia ledger KEY --update` measures again.", "",
-        "| experiment | published | goal | ours | seeds | verdict |",
-        "| --- | --- | --- | --- | --- | --- |",
+        "budget, as mean ± standard error over the seeds. Effects are differences between pairs "
+        "of trainings with and without a method, with their 95 % intervals; one whose interval "
+        "holds 0 is not found. Written by `principia ledger --markdown`; `principia ledger KEY "
+        "--update` measures again.", "",
+        "| experiment | published | goal | ours | effects | seeds | verdict |",
+        "| --- | --- | --- | --- | --- | --- | --- |",
     ]
     for one in chosen:
         row = rows.get(one.key)
         goals = "; ".join(f"{name.replace('_', ' ')} {goal.goal}" for name, goal
                           in one.reaches.items())
         cells = [f"`{one.key}`", one.source, goals, ours(one, row) if row else "",
+                 "; ".join(effects(row)) if row else "",
                  str(len(row["seeds"])) if row else "", verdict(one, row)]
         lines.append(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |")
     return "\n".join(lines) + "\n"

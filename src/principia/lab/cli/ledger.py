@@ -83,9 +83,11 @@ def _fields(experiment: "Experiment", row: dict | None, verdict: str) -> dict[st
         return fields
     where = row["environment"]
     weights = [one[:12] for one in row["weights"] if one]
+    paired = book.effects(row)
     return {
         **fields,
         "ours": book.ours(experiment, row),
+        **({"effects": "; ".join(paired)} if paired else {}),
         "seeds": ", ".join(map(str, row["seeds"])),
         "command": row["command"],
         "measured": f"{row['measured']}, {where['platform']}, torch {where['torch']}, "
