@@ -1,5 +1,6 @@
 """The command line as a user meets it: in a pipe, in a terminal, with mistakes, interrupted."""
 
+import contextlib
 import json
 import os
 import pty
@@ -227,16 +228,22 @@ def test_ctrl_c_ends_in_one_sentence_and_leaves_no_process(tmp_path):
         [*PRINCIPIA, "check", "connectionism", "--seeds", "50"],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
         env={**os.environ, "PRINCIPIA_CACHE": str(tmp_path)},
+        # tests that a shell started in the background inherit that Ctrl-C is ignored
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
-    time.sleep(6)  # the workers are at work by then
-    os.killpg(process.pid, signal.SIGINT)  # as a terminal does: the whole group gets it
-    _, errors = process.communicate(timeout=60)
-    assert process.returncode == 130
-    assert errors == "principia: interrupted; nothing was left half-written.\n"
-    deadline = time.monotonic() + 10
-    while group_lives(process.pid) and time.monotonic() < deadline:
-        time.sleep(0.1)
-    assert not group_lives(process.pid), "a worker was left behind"
+    try:
+        time.sleep(6)  # the workers are at work by then
+        os.killpg(process.pid, signal.SIGINT)  # as a terminal does: the whole group gets it
+        _, errors = process.communicate(timeout=60)
+        assert process.returncode == 130
+        assert errors == "principia: interrupted; nothing was left half-written.\n"
+        deadline = time.monotonic() + 10
+        while group_lives(process.pid) and time.monotonic() < deadline:
+            time.sleep(0.1)
+        assert not group_lives(process.pid), "a worker was left behind"
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
 
 
 def group_lives(group):
