@@ -116,17 +116,18 @@ def test_order_of_layers_is_that_of_their_use_and_modes_are_kept():
     torch.testing.assert_close(population_statistics(net, [x]).eval()(x), whole)
 
 
+@pytest.mark.parametrize("affine", [True, False])
 @pytest.mark.parametrize("bias", [True, False])
 @pytest.mark.parametrize("layer", [
     lambda bias: nn.Linear(3, 4, bias=bias), lambda bias: nn.Conv1d(3, 4, 2, bias=bias),
     lambda bias: nn.Conv2d(3, 4, 2, stride=2, bias=bias),
     lambda bias: nn.Conv3d(3, 4, 2, bias=bias),
 ])
-def test_folded_layers_compute_the_same(layer, bias):
+def test_folded_layers_compute_the_same(layer, bias, affine):
     layer = layer(bias)
     places = layer.weight.ndim - 2
     norm = {0: nn.BatchNorm1d, 1: nn.BatchNorm1d, 2: nn.BatchNorm2d, 3: nn.BatchNorm3d}[places]
-    net = trained(layer, norm(4))
+    net = trained(layer, norm(4, affine=affine))
     net(3 + draw(20, 3, *(4,) * places))
     net.eval()
     before = {name: one.clone() for name, one in net.state_dict().items()}
@@ -189,8 +190,14 @@ def test_bad_input_is_told_in_one_sentence():
         population_statistics(bn, iter([torch.ones(2, 3)]))
     with pytest.raises(UsageError, match="model must be one with running statistics"):
         population_statistics(nn.BatchNorm1d(3, track_running_stats=False), [torch.ones(2, 3)])
+    with pytest.raises(UsageError, match=r"loader must be one or more batches; got \[\]"):
+        population_statistics(bn, [])
     with pytest.raises(UsageError, match=r"bn must be in evaluation mode.*Call bn.eval\(\)"):
         fold_batch_norm(nn.Linear(2, 3), bn)
+    with pytest.raises(UsageError, match=r"bn must be a layer with running statistics; got"):
+        fold_batch_norm(nn.Linear(2, 3), nn.BatchNorm1d(3, track_running_stats=False).eval())
+    with pytest.raises(UsageError, match=r"ConvNet: x must be a batch with 2 or more .* \(1, 1, 4"):
+        ConvNet([1, 2, 2], side=4)(torch.ones(1, 1, 4, 4))
     with pytest.raises(UsageError, match=r"layer must be .* with 3 outputs; got Linear"):
         fold_batch_norm(nn.Linear(2, 4), bn.eval())
     with pytest.raises(UsageError, match="bn must be a layer without a weight of 0"):

@@ -177,7 +177,7 @@ def test_few_pictures_are_for_the_pairs_only():
     assert set(run.curves) == {"all", *names}
     assert {run.curves[one][0]["step"] for one in names} == {7}  # of 48 pictures each
     assert run.model.drops[0].p == pytest.approx(0.2)
-    assert set(outcome.figures) == {"pairs", "cuts"}
+    assert set(outcome.figures) == {"pairs", "errors", "cuts"}
     run = Run()
     page(KEY).experiments()["mnist_dropout"](run, epochs=1, pairs=2, units=64)
     assert set(run.curves) == names
@@ -202,10 +202,21 @@ def test_bad_input_is_told_in_one_sentence():
         enumerate_subnets(DropoutMLP([64, 3]), x, [64])
     with pytest.raises(UsageError, match="model must be a module with a layer that drops units"):
         enumerate_subnets(DropoutMLP([64, 3], keep_input=1.0), x)
+    with pytest.raises(UsageError, match="and none that drops all of them"):
+        enumerate_subnets(nn.Sequential(nn.Dropout(1.0), nn.Linear(64, 3)), x)
+    narrow = DropoutMLP([3, 4, 2])
+    with pytest.raises(UsageError, match=r"DropoutMLP: x must be of shape \(\.\.\., 3\); got"):
+        enumerate_subnets(narrow, x)
+    assert not any(one._forward_hooks for one in narrow.modules())
     with pytest.raises(UsageError, match="model must be a module with a dropout layer"):
         mc_dropout(nn.Linear(64, 2), x)
     with pytest.raises(UsageError, match=r"samples must be an integer in \[2, inf\); got 1"):
         mc_dropout(DropoutMLP([64, 3]), x, 1)
     for after in ([], [nn.ReLU()]):
-        with pytest.raises(UsageError, match=r"nn\.Linear follows every ClassicDropout; got"):
+        with pytest.raises(UsageError, match=r"nn\.Linear of its own follows every Classic.*; got"):
             scale_weights(nn.Sequential(nn.Linear(2, 2), ClassicDropout(), *after))
+    twice = nn.Linear(2, 2)
+    with pytest.raises(UsageError, match=r"nn\.Linear of its own follows every ClassicDropout"):
+        scale_weights(nn.Sequential(ClassicDropout(), twice, nn.Tanh(), twice))
+    with pytest.raises(UsageError, match=r"not in a module of its own.* Flatten it into one"):
+        scale_weights(nn.Sequential(nn.Sequential(ClassicDropout()), nn.Linear(2, 2)))

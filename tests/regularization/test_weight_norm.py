@@ -1,4 +1,5 @@
 import copy
+import math
 
 import pytest
 import torch
@@ -162,6 +163,7 @@ def test_epochs_to_a_loss_are_interpolated():
     assert _epochs_to(0.1**1.5, [1.0, 0.1, 0.01]) == pytest.approx(2.5)
     assert _epochs_to(2.0, [1.0, 0.1]) == 1
     assert _epochs_to(0.001, [1.0, 0.1]) == 3
+    assert _epochs_to(math.inf, [1.0, 0.1]) == 2
 
 
 def test_bad_input_is_told_in_one_sentence():
@@ -172,6 +174,8 @@ def test_bad_input_is_told_in_one_sentence():
     with pytest.raises(UsageError, match=r"one with plain weights; got 'ParametrizedLinear'\. The "
                        r"weights of layers\.0 are split already: merge"):
         normalize_weights(net)
+    with pytest.raises(UsageError, match=r"have another parametrization: remove it first"):
+        normalize_weights(parametrizations.orthogonal(nn.Linear(3, 3)))
     dead = plain()
     dead.layers[1].weight.data[2] = 0
     with pytest.raises(UsageError, match=r"one without zero weight vectors; got 0\. Unit 3 of "

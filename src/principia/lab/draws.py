@@ -1,9 +1,13 @@
 """Random tensors in float64, from a generator that is handed in."""
 
-import torch
-from torch import Tensor
+from typing import TypeVar
 
-__all__ = ["rand", "randn"]
+import torch
+from torch import Tensor, nn
+
+__all__ = ["drawn_anew", "rand", "randn"]
+
+Module = TypeVar("Module", bound=nn.Module)
 
 
 def randn(rng: torch.Generator, *shape: int) -> Tensor:
@@ -24,3 +28,17 @@ def rand(rng: torch.Generator, *shape: int) -> Tensor:
         True
     """
     return torch.rand(shape, generator=rng, dtype=torch.float64)
+
+
+def drawn_anew(module: Module, rng: torch.Generator) -> Module:
+    """Give a module normal parameters, so that none of them is a trivial 0 or 1.
+
+    Example:
+        >>> norm = drawn_anew(nn.LayerNorm(3), torch.Generator().manual_seed(0))
+        >>> norm.weight.dtype, bool((norm.bias != 0).all())
+        (torch.float64, True)
+    """
+    module.double()
+    for parameter in module.parameters():
+        parameter.data = randn(rng, *parameter.shape)
+    return module

@@ -75,6 +75,7 @@ from principia.lab.pairs import paired
 from principia.lab.relations import equal, estimates, every, identical
 from principia.lab.seeds import Seed
 from principia.lab.training import EMA, Diverged, Part, Supervised, accuracy, evaluate, fit
+from principia.lab.training.metrics import evaluated
 from principia.networks.mlp import Sizes
 from principia.regularization.initialization import initialize_
 from principia.regularization.layer_norm import normalize
@@ -83,6 +84,11 @@ Batch = Annotated[int, Range(4, 1000)]
 Features = Annotated[int, Range(1, 50)]
 Rate = Annotated[float, Range(0.01, 2)]
 Conv = nn.Conv1d | nn.Conv2d | nn.Conv3d
+Kind = Literal["bn", "plain"]
+KINDS: tuple[Kind, ...] = ("bn", "plain")
+QUICK_RATES, FULL_RATES = (0.2, 0.5), (0.05, 0.1, 0.2, 0.5, 1.0)
+SEVERAL = "a batch with 2 or more values of each feature"
+LARGER = "The variance of one value is 0: take larger batches, or leave a last one of 1 out."
 TINY = 1e-12  # δ of claims that hold for δ = 0; torch wants it above 0
 
 
@@ -106,9 +112,7 @@ def batch_norm_reference(
                 [ 1.0000,  6.0000]])
     """
     if x.numel() < 2 * x.shape[1]:
-        hint = "The variance of one value is 0: take larger batches, or leave a last one of 1 out."
-        domain = "a batch with 2 or more values of each feature"
-        raise refuse("batch_norm_reference", "x", domain, tuple(x.shape), hint)
+        raise refuse("batch_norm_reference", "x", SEVERAL, tuple(x.shape), LARGER)
     over = [axis for axis in range(x.ndim) if axis != 1]
     return _along(alpha, x) * normalize(x, over, eps=eps) + _along(beta, x)
 
@@ -136,17 +140,14 @@ def population_statistics(model: nn.Module, loader: Iterable[Any]) -> nn.Module:
     if not norms:
         hint = "There is nothing to compute for it."
         raise refuse("population_statistics", "model", "one with running statistics", model, hint)
-    modes = {one: one.training for one in model.modules()}
-    try:
-        for one in modes:
-            one.training = False
+    with evaluated(model):
         _pass(model, itertools.islice(loader, 1), norms, lambda norm, _: order.append(norm))
+        if not order:
+            hint = "Its model must also use a layer with running statistics."
+            raise refuse("population_statistics", "loader", "one or more batches", loader, hint)
         for layer in dict.fromkeys(order):  # each sees what the exact ones before it make
             mean = layer.running_mean.copy_(_mean_input(model, layer, loader)).double()
             layer.running_var.copy_(_mean_input(model, layer, loader, around=mean))
-    finally:
-        for one, training in modes.items():
-            one.training = training
     return model
 
 
@@ -196,14 +197,20 @@ def fold_batch_norm(layer: nn.Linear | Conv, bn: _BatchNorm) -> nn.Linear | Conv
         >>> torch.allclose(folded(x), bn(layer(x)), atol=1e-6)
         True
     """
-    if bn.training or bn.running_mean is None:
+    if bn.running_mean is None:
+        hint = "Make it with track_running_stats=True: batches have statistics of their own."
+        raise refuse("fold_batch_norm", "bn", "a layer with running statistics", bn, hint)
+    if bn.training:
         hint = "Call bn.eval(): only running statistics are the same for every batch."
-        domain = "in evaluation mode, with running statistics"
-        raise refuse("fold_batch_norm", "bn", domain, "training mode", hint)
+        raise refuse("fold_batch_norm", "bn", "in evaluation mode", "training mode", hint)
     if not isinstance(layer, nn.Linear | Conv) or layer.weight.shape[0] != bn.num_features:
         domain = f"a linear or convolution layer with {bn.num_features} outputs"
         raise refuse("fold_batch_norm", "layer", domain, layer)
     _warn_if_fresh("fold_batch_norm", bn)
+    if bn.weight is None:  # torch joins linear layers only with an α and a β
+        level = torch.zeros_like(bn.running_mean)
+        bn = copy.deepcopy(bn)
+        bn.weight, bn.bias = nn.Parameter(level + 1), nn.Parameter(level)
     fold: Any = fuse_linear_bn_eval if isinstance(layer, nn.Linear) else fuse_conv_bn_eval
     return fold(copy.deepcopy(layer).eval(), bn)
 
@@ -240,7 +247,8 @@ class ConvNet(nn.Module):
     r"""Classifies pictures by blocks of convolution, pooling, normalization and ReLU.
 
     Convolutions are 3 x 3. The pooling halves the sides first: it commutes with ReLU, and the rest
-    has a quarter of the work. With batch normalization convolutions have no bias.
+    has a quarter of the work. With batch normalization convolutions have no bias; behind a pooling
+    it folds into its convolution only where all $\alpha>0$, since others turn largest to smallest.
 
     Shapes:
         x: (B, channels[0], side, side); returns (B, classes)
@@ -272,14 +280,14 @@ class ConvNet(nn.Module):
             raise refuse("ConvNet", "channels", "two or more values", channels, hint)
         if not side >> blocks:
             raise refuse("ConvNet", "side", f"{2**blocks} or more for {blocks} halvings", side)
-        self.shape = (channels[0], side, side)
+        self.shape, self.smallest = (channels[0], side, side), side >> blocks
         self.blocks = nn.Sequential(*(
             nn.Sequential(
                 skip_init(nn.Conv2d, n, m, 3, padding=1, bias=not batch_norm), nn.MaxPool2d(2),
                 nn.BatchNorm2d(m) if batch_norm else nn.Identity(), nn.ReLU(),
             ) for n, m in itertools.pairwise(channels)
         ))
-        self.head = skip_init(nn.Linear, channels[-1] * (side >> blocks) ** 2, classes)
+        self.head = skip_init(nn.Linear, channels[-1] * self.smallest**2, classes)
         for layer in self.modules():
             if isinstance(layer, nn.Conv2d | nn.Linear):
                 initialize_(layer.weight, "he", rng=rng)
@@ -291,6 +299,8 @@ class ConvNet(nn.Module):
         if x.shape[1:] != self.shape:
             domain = f"of shape (B, {', '.join(map(str, self.shape))})"
             raise refuse("ConvNet", "x", domain, tuple(x.shape))
+        if self.training and len(x) < 2 and self.smallest < 2 and _norms(self):
+            raise refuse("ConvNet", "x", SEVERAL, tuple(x.shape), LARGER)
         x = x.to(memory_format=torch.channels_last)  # twice as fast on a CPU
         return self.head(self.blocks(x).flatten(1))
 
@@ -583,7 +593,8 @@ def activations_are_recoverable(
     before, after = ((one - mu).double() / spread for one in (x, again))
     unit = torch.finfo(dtype).eps
     return equal(
-        after, before, tol=5000 * unit, why="rounding of a few operations, in units of the spread"
+        after, before, tol=100 * unit,
+        why="rounding of y, whose level is below 5, divided by α ≥ 1/2, in units of the spread",
     ).drawn(
         Series("recovered", before[:, 0], after[:, 0]),
         Series("what was there", before[:, 0], before[:, 0], "predicted"),
@@ -626,78 +637,83 @@ def chain_update_has_all_orders(
 
 @experiment(
     reaches={"accuracy": at_least_goal(0.903), "speedup": at_least_goal(2)},
-    floor={"accuracy": at_least_goal(0.95), "plain_accuracy": at_most_goal(0.95)},
+    floor={"steep_accuracy": at_least_goal(0.95), "plain_steep_accuracy": at_most_goal(0.95)},
     source="table of submitted benchmarks of Fashion-MNIST (Xiao, Rasul and Vollgraf 2017): two "
-    "convolutions with max pooling, 0.903 (0.916 took 300 epochs); to be reached in half the "
-    "epochs of the plain network at the same rate",
+    "convolutions with max pooling and ELU, 0.903 (0.916 without ELU, after more than 300 epochs); "
+    "to be reached in half the epochs of the plain network, both at their best rates",
 )
 def bn_speed(
-    run: Run, *, lrs: tuple[Rate, ...] = (0.2, 0.5), epochs: Annotated[int, Range(1, 30)] = 10,
-    pairs: Annotated[int, Range(1, 10)] | None = None,
+    run: Run, *, lrs: tuple[Rate, ...] | None = None, epochs: Annotated[int, Range(2, 30)] = 10,
+    pairs: Annotated[int, Range(2, 10)] = 3,
 ) -> None:
-    """Counts the epochs to a test accuracy with batch normalization and without, rate by rate.
+    """Counts the epochs to a test accuracy with batch normalization and without.
 
-    `speedup` is the ratio at the largest rate, `best_speedup` that of the best rates of both.
+    Every rate is tried from one start; then both networks learn at their best ones from others.
+    `steep_accuracy` is that at the largest rate, of the plain network after as many epochs.
 
     Args:
-        lrs: Learning rates.
-        epochs: Most epochs with batch normalization; without it there may be twice as many as were
-            needed with it, and a network that is not there yet counts as one epoch more.
-        pairs: Starts and orders of the data, each with and without; none is 3, of clothes 1.
+        lrs: Learning rates; none is 0.2 and 0.5, of clothes 0.05 to 1.
+        epochs: Of each training of a pair, and at most of a trial; a network that is not there yet
+            counts as one epoch more.
+        pairs: Starts and orders of the data, each with and without.
     """
-    goal, size = (0.903, 50) if run.full else (0.95, 32)
+    goal, size, rates = (0.903, 50, FULL_RATES) if run.full else (0.95, 32, QUICK_RATES)
+    rates = sorted({*(lrs or rates)})
     if run.full:
         (x, y), test = (fashion(split, data_dir=run.data_dir) for split in ("train", "test"))
     else:
         x, y, *test = digits()
     x, test = x[:, None], (test[0][:, None], test[1])
-    batches, largest, looks = len(x) // size, max(lrs), {}
+    batches, looks = len(x) // size, {}
 
-    def train(number: int, rate: float, batch_norm: bool, most: int) -> list[float]:
+    def train(kind: Kind, start: str, rate: float, *, stop: bool) -> list[float]:
         """Give the test accuracy after each epoch."""
-        own, kind = run.seed.child(f"pair {number}"), "bn" if batch_norm else "plain"
-        net = ConvNet([1, 16, 32], side=x.shape[-1], batch_norm=batch_norm, rng=own.torch())
-        name, lost = f"{kind}-{rate:g}-{number}", 0
-        parts: list[Part] = [EMA(1 - 3 / batches), _Until(goal, *test)]
-        if rate == largest and kind not in looks:
+        own, name = run.seed.child(start), f"{kind}-{rate:g}-{start}"
+        net = ConvNet([1, 16, 32], side=x.shape[-1], batch_norm=kind == "bn", rng=own.torch())
+        parts: list[Part] = [EMA(1 - 3 / batches), _Tested(goal if stop else None, *test)]
+        if rate == rates[-1] and kind not in looks:
             looks[kind] = _Along(every=max(batches // 10, 1))
             parts.append(looks[kind])
         try:
             fit(
                 net, (x, y), Supervised(F.cross_entropy), torch.optim.SGD(net.parameters(), rate),
-                epochs=most, batch_size=size, parts=parts, seed=own, run=run, name=name,
+                epochs=epochs, batch_size=size, parts=parts, seed=own, run=run, name=name,
             )
         except Diverged:
-            lost = most - len(run.curves[name])
-        if batch_norm and rate == largest and number == 0:
+            lost = epochs - len(run.curves[name])
+            return [row["test_accuracy"] for row in run.curves[name]] + lost * [0.0]
+        if (kind, start) == ("bn", "pair0"):
             run.keep(net)
-        return [row["test_accuracy"] for row in run.curves[name]] + lost * [0.0]
+        return [row["test_accuracy"] for row in run.curves[name]]
 
     def needed(curve: list[float]) -> int:
         """Count the epochs to the goal; a curve that ends below it needs one more at least."""
         return next((k for k, one in enumerate(curve, 1) if one >= goal), len(curve) + 1)
 
-    found = []
-    for number in range(pairs or (1 if run.full else 3)):
-        counts, curve, plain = [], [], []
-        for rate in sorted(set(lrs)):
-            curve = train(number, rate, True, epochs)
-            plain = train(number, rate, False, 2 * len(curve))
-            counts.append((needed(curve), needed(plain)))
-        best = [min(both) for both in zip(*counts, strict=True)]
-        found.append((*counts[-1], *best, max(curve), max(plain[: len(curve)])))
-    numbers = torch.tensor(found, dtype=torch.float64)
-    ours, theirs, best, plain_best, accurate, plain_accurate = numbers.T
-    run.record(
-        accuracy=float(accurate.mean()), plain_accuracy=float(plain_accurate.mean()),
-        epochs=float(ours.mean()), plain_epochs=float(theirs.mean()),
-        best_epochs=float(best.mean()), best_plain_epochs=float(plain_best.mean()),
-        speedup=float((theirs / ours).mean()), best_speedup=float((plain_best / best).mean()),
+    trials = {kind: [train(kind, "trial", rate, stop=True) for rate in rates] for kind in KINDS}
+    counts = {kind: [needed(curve) for curve in curves] for kind, curves in trials.items()}
+    steep, plain_steep = (trials[kind][-1] for kind in KINDS)
+    run.record(steep_accuracy=max(steep), plain_steep_accuracy=max(plain_steep[: len(steep)]))
+    run.record(steep_epochs=needed(steep), plain_steep_epochs=needed(plain_steep))
+    found = {}
+    for kind in KINDS:
+        best = rates[counts[kind].index(min(counts[kind]))]
+        found[kind] = [train(kind, f"pair{pair}", best, stop=False) for pair in range(pairs)]
+        run.record(**{f"{kind}_rate": best})
+    (right, plain_right), (spent, plain_spent) = (
+        [[what(curve) for curve in found[kind]] for kind in KINDS] for what in (max, needed)
     )
-    if len(found) > 1:
-        gain = paired(accurate, plain_accurate)
-        run.record(**gain.metrics("gain"))
-        run.figure("pairs", gain.figure("test accuracy, as many epochs", ("plain", "BN")))
+    gain, saved = paired(right, plain_right), paired(plain_spent, spent)
+    run.record(
+        accuracy=sum(right) / pairs, speedup=sum(plain_spent) / sum(spent),
+        epochs=sum(spent) / pairs, plain_epochs=sum(plain_spent) / pairs,
+        **saved.metrics("epochs_saved"), **gain.metrics("gain"),
+    )
+    run.figure("pairs", gain.figure("best test accuracy", ("plain", "BN")))
+    run.figure("rates", figures.draw(Picture(tuple(
+        Series(kind, rates, counts[kind], role, "line")
+        for kind, role in zip(KINDS, ("measured", "other"), strict=True)
+    ), "learning rate", f"epochs to a test accuracy of {goal:g}", log="x")))
     shown = {kind: looks[kind].seen[: len(looks["bn"].seen)] for kind in ("plain", "bn")}
     for kind, seen in shown.items():
         _, low, high, turn = seen.mean(dim=0).tolist()
@@ -706,16 +722,17 @@ def bn_speed(
 
 
 @final
-class _Until(Part):
-    """Measures the test accuracy after each epoch, and ends a training that has reached it."""
+class _Tested(Part):
+    """Measures the test accuracy after each epoch; it ends a training that has reached a goal."""
 
-    def __init__(self, goal: float, x: Tensor, y: Tensor) -> None:
+    def __init__(self, goal: float | None, x: Tensor, y: Tensor) -> None:
         self.goal, self.data = goal, (x, y)
 
     def after_epoch(self, model: nn.Module, row: dict[str, float]) -> str:
         """Measure the model as it is shown: the average of its weights."""
         row["test_accuracy"] = evaluate(model, self.data, {"accuracy": accuracy})["accuracy"]
-        return "the accuracy is reached" if row["test_accuracy"] >= self.goal else ""
+        there = self.goal is not None and row["test_accuracy"] >= self.goal
+        return "the accuracy is reached" if there else ""
 
 
 @final

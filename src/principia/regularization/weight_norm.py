@@ -61,7 +61,7 @@ from principia.lab.claims import claim
 from principia.lab.data.digits import digits
 from principia.lab.data.fashion import fashion
 from principia.lab.domains import Range
-from principia.lab.draws import randn
+from principia.lab.draws import drawn_anew, randn
 from principia.lab.errors import refuse
 from principia.lab.evidence import Evidence, Picture, Series
 from principia.lab.experiments import Run, at_least_goal, at_most_goal, experiment
@@ -104,7 +104,9 @@ def normalize_weights(model: Model) -> Model:
     for name, layer in layers.items():
         where = name or type(layer).__name__
         if parametrize.is_parametrized(layer, "weight"):
-            hint = f"The weights of {where} are split already: merge(model) first."
+            hint = f"Those of {where} have another parametrization: remove it first."
+            if _is_split(layer):
+                hint = f"The weights of {where} are split already: merge(model) first."
             raise refuse(owner, "model", "one with plain weights", type(layer).__name__, hint)
         if unit := _first(~layer.weight.detach().flatten(1).any(dim=1)):
             hint = f"Unit {unit} of {where} has none, and no direction: start it at random."
@@ -216,13 +218,18 @@ def _normalized(owner: str, model: nn.Module) -> dict[str, Any]:
     """Find the layers with normalized weights; a model without is refused."""
     layers = {
         name: layer for name, layer in model.named_modules()
-        if isinstance(layer, UNITS) and parametrize.is_parametrized(layer, "weight")
-        and isinstance(layer.parametrizations["weight"][0], parametrizations._WeightNorm)  # type: ignore[index]
+        if isinstance(layer, UNITS) and _is_split(layer)
     }
     if not layers:
         hint, domain = "Call normalize_weights(model) first.", "one with normalized weights"
         raise refuse(owner, "model", domain, type(model).__name__, hint)
     return layers
+
+
+def _is_split(layer: Any) -> bool:
+    return parametrize.is_parametrized(layer, "weight") and isinstance(
+        layer.parametrizations["weight"][0], parametrizations._WeightNorm
+    )
 
 
 def _halves(layer: Any) -> tuple[Tensor, Tensor]:
@@ -254,7 +261,7 @@ def torch_is_the_formula(
     outputs = net(x)
     parts["the start changes nothing"] = identical(normalize_weights(net)(x), outputs)
     kept = [torch.equal(_halves(one)[1], w) for one, w in zip(net.layers, before, strict=True)]
-    outputs = _draw_anew(net, rng)(x)
+    outputs = drawn_anew(net, rng)(x)
     parts["merged"] = identical(merge(net)(x), outputs)
     plain = [not parametrize.is_parametrized(layer) for layer in net.layers]
     why = "the weights become the directions; merging leaves plain layers"
@@ -294,7 +301,7 @@ def gradient_is_orthogonal(
 ) -> Evidence:
     r"""$v^\top\ell_v=0$, so $\Vert v^+\Vert^2=\Vert v\Vert^2+\eta^2\Vert\ell_v\Vert^2$: no less."""
     rng = seed.torch()
-    layer = normalize_weights(_draw_anew(nn.utils.skip_init(nn.Linear, inputs, units), rng))
+    layer = normalize_weights(drawn_anew(nn.utils.skip_init(nn.Linear, inputs, units), rng))
     x, y = randn(rng, 100, inputs), randn(rng, 100, units).tanh()
     gamma, v = _halves(layer)
     optimizer = torch.optim.SGD(
@@ -334,7 +341,7 @@ def scale_free(
     rng = seed.torch()
     # tanh, because a single unit that is bent by ReLU may be silent on all samples
     net = NormMLP([inputs, units, units, 3], norm="none", activation="tanh", rng=rng)
-    _draw_anew(normalize_weights(net), rng)
+    drawn_anew(normalize_weights(net), rng)
     x = randn(rng, samples, inputs)
 
     def scaled(c: float) -> tuple[Tensor, Tensor]:
@@ -410,7 +417,7 @@ def no_batch_coupling(
     net = NormMLP([inputs, units, units, 4], norm="batch" if norm == "batch" else "none", rng=rng)
     net = net.double().train()
     if norm == "weight":
-        _draw_anew(normalize_weights(net), rng)
+        drawn_anew(normalize_weights(net), rng)
     x = randn(rng, samples, inputs)
     fewest = 2 if norm == "batch" else 1  # a batch of one has no variance
     sizes = sorted({fewest, 2, 3, 5, 8, samples // 2, samples})
@@ -464,26 +471,30 @@ def data_dependent_start(
 
 
 @experiment(
-    reaches={"share_of_steps": at_most_goal(0.9), "steps_saved_in_errors": at_least_goal(2)},
+    reaches={"share_of_steps": at_most_goal(0.7), "steps_saved_low": at_least_goal(0)},
     floor={"share_of_steps": at_most_goal(0.9)},
-    source="Salimans and Kingma 2016, fig. 1: weight normalization trains faster than the plain "
-    "network; here to its last training loss in 0.9 of its steps",
+    source="Salimans and Kingma 2016, fig. 1: with its start by data, weight normalization trains "
+    "faster than the plain network; here to its last training loss in 0.7 of its steps",
 )
 def wn_vs_bn(
-    run: Run, *, pairs: Annotated[int, Range(2, 10)] = 3, epochs: Annotated[int, Range(3, 30)] = 6,
-    width: Annotated[int, Range(16, 512)] | None = None, lrs: tuple[Rate, ...] | None = None,
+    run: Run, *, pairs: Annotated[int, Range(2, 10)] | None = None,
+    epochs: Annotated[int, Range(3, 30)] = 6, width: Annotated[int, Range(16, 512)] | None = None,
+    lrs: tuple[Rate, ...] | None = None,
 ) -> None:
     """Counts the steps to the plain network's last training loss, each at its best rate.
 
+    Pixels stay in [0, 1] and are not centered: with centered ones He's start is better and leaves
+    less to gain. Of clothes each network sees 10,000.
+
     Args:
-        pairs: Starts and orders of the data, each shared by all networks.
+        pairs: Starts and orders of the data, each shared by all networks; none is 3, of clothes 5.
         epochs: How often each network sees the data.
         width: Units of each of the two hidden layers; none is 64, of clothes 256.
         lrs: Rates, of which each kind takes that with the lowest loss from one more start.
     """
-    # pixels in [0, 1], not centered: with centered ones He's start leaves less to gain
     x, y, *test = digits()
     rows, size, units, rates = len(x), 32, width or 64, lrs or (0.1, 0.3, 1.0)
+    pairs = pairs or (5 if run.full else 3)
     if run.full:
         (x, y), test = (fashion(split, data_dir=run.data_dir) for split in ("train", "test"))
         rows, size, units, rates = 10_000, 100, width or 256, lrs or (0.02, 0.05, 0.1, 0.3, 1.0)
@@ -600,6 +611,8 @@ def _started(arm: Arm, sizes: list[int], seed: Seed, batch: Tensor) -> NormMLP:
 
 def _epochs_to(goal: float, losses: Sequence[float]) -> float:
     """Find where a curve of losses falls to a goal, between epochs by its logarithm."""
+    if not math.isfinite(goal):  # of a network that diverged: to beat it saves nothing
+        return float(len(losses))
     for epoch, loss in enumerate(losses, start=1):
         if loss <= goal:
             if epoch == 1:
@@ -618,17 +631,9 @@ def _layers(
         "convolution": (nn.utils.skip_init(nn.Conv2d, 2, units, 3), (4, 2, 6, 6), F.conv2d),
     }
     return {
-        kind: (_draw_anew(normalize_weights(_draw_anew(layer, rng)), rng), randn(rng, *shape), f)
+        kind: (drawn_anew(normalize_weights(drawn_anew(layer, rng)), rng), randn(rng, *shape), f)
         for kind, (layer, shape, f) in made.items()
     }
-
-
-def _draw_anew(module: Any, rng: torch.Generator) -> Any:
-    """Give a module normal parameters in float64, so that none of them is a trivial 0 or 1."""
-    module.double()
-    for parameter in module.parameters():
-        parameter.data = randn(rng, *parameter.shape)
-    return module
 
 
 def _loss(outputs: Tensor) -> Tensor:

@@ -1,11 +1,12 @@
 """Metrics: numbers about outputs and targets, computed over a whole data set at once."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 
 import torch
 from torch import Tensor, nn
 
-__all__ = ["Metric", "accuracy", "evaluate", "rmse"]
+__all__ = ["Metric", "accuracy", "evaluate", "evaluated", "outputs_of", "rmse"]
 
 Metric = Callable[[Tensor, Tensor], Tensor]
 
@@ -47,9 +48,27 @@ def evaluate(
 @torch.no_grad()
 def outputs_of(model: nn.Module, x: Tensor, batch_size: int = 4096) -> Tensor:
     """Compute the outputs of a model in evaluation mode, a slice of the data at a time."""
-    training = model.training
-    model.eval()
-    try:
+    with evaluated(model):
         return torch.cat([model(part) for part in x.split(batch_size)])
+
+
+@contextmanager
+def evaluated(model: nn.Module) -> Iterator[None]:
+    """Put a model into evaluation mode, and every module back into its own mode afterwards.
+
+    Example:
+        >>> model = nn.Sequential(nn.Dropout(), nn.BatchNorm1d(2).eval())
+        >>> with evaluated(model):
+        ...     [one.training for one in model]
+        [False, False]
+        >>> [one.training for one in model]
+        [True, False]
+    """
+    modes = {one: one.training for one in model.modules()}
+    try:
+        for one in modes:
+            one.training = False
+        yield
     finally:
-        model.train(training)
+        for one, training in modes.items():
+            one.training = training
