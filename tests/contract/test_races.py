@@ -86,3 +86,13 @@ def test_the_readme_has_figures_of_the_kept_results():
             f"{results.size_text(one.size, rows[key]['unit'])}: {results.spread_text(one.cpu)}"
             for one in (found[0], found[-1])
         ], key
+
+
+def test_the_readme_counts_them_rightly():
+    verdicts = [one.verdict for key, row in results.read().items()
+                for one in results.ratios(key, row)]
+    text = " ".join((ROOT / "README.md").read_text().split())
+    assert f"runs all {len(RACES)} races on two cores" in text
+    faster, even, slower = (verdicts.count(one) for one in ("faster", "even", "slower"))
+    assert (f"Of {len(verdicts)} ratios, {faster} are above 1, {even} hold 1 in their interval and "
+            f"{slower} are below 1") in text
