@@ -9,6 +9,7 @@ from scipy import ndimage, stats
 from torch import nn
 
 from planting import assert_caught
+from principia.lab.catalog import page
 from principia.lab.errors import UsageError
 from principia.lab.experiments import Run
 from principia.lab.seeds import Seed
@@ -71,6 +72,17 @@ def test_claims_catch_planted_bugs(old, new, claim):
     assert_caught(KEY, old, new, claim)
 
 
+def test_the_least_training_buys_invariance_too():
+    """The corner of the knobs where nets learn least: the longest shifts, few units and steps."""
+    claim = page(KEY).claim("augmentation_buys_invariance")
+    least = {name: claim.knobs[name].domain.low for name in ("hidden", "steps")}
+    evidence = claim.function(Seed(0), reach=3, **least)
+    assert evidence.verdict == "holds"
+    lower = dict(evidence.parts)["invariance error lower, in standard errors"]
+    assert lower.expected == 3
+    assert claim.function(Seed(0), reach=3, **least, transforms="none").verdict == "refuted"
+
+
 # Affine maps, against SciPy and torch
 
 
@@ -81,7 +93,7 @@ def test_a_composed_warp_is_scipys_affine_transform(seed):
     x = pictures(1, 15, 11, seed=seed)
     ours = Augment(
         Shear(lean, lean), Rotate(turn, turn), Shift(shift, shift), Scale(factor, factor)
-    )(x)[0]
+    )(x[None])[0, 0]
     c, s = math.cos(math.radians(turn)), math.sin(math.radians(turn))
     # SciPy wants rows before columns, and where a pixel comes from
     A = factor * np.array([[c, -s], [s, c]]) @ np.array([[1, 0], [lean, 1]])
@@ -161,20 +173,24 @@ def test_each_picture_has_its_own_draw_and_its_channels_share_it(one):
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_all_shapes_of_pictures_are_the_same_pictures(dtype):
+def test_flat_pictures_of_a_known_side_are_the_same_pictures(dtype):
     x = pictures(5, 1, 6, 6).to(dtype)
-    augment = Augment(*ALL)
+    augment = Augment(*ALL, side=6)
     found = augment(x, generator())
     assert found.dtype == dtype
-    for other in (x[:, 0], x.flatten(1)):
+    assert torch.equal(found, Augment(*ALL)(x, generator()))
+    rows = x.flatten(1)
+    for other in (rows, rows.mT.contiguous().mT):
         again = augment(other, generator())
         assert again.shape == other.shape
         assert torch.equal(again.view_as(found), found)
     assert torch.equal(Augment()(x), x)
+    colored = pictures(2, 3, 9, 9).to(dtype)  # a side is for rows alone
+    assert torch.equal(augment(colored, generator()), Augment(*ALL)(colored, generator()))
 
 
 def test_gradients_pass_through():
-    x = pictures(2, 5, 5).requires_grad_()
+    x = pictures(2, 1, 5, 5).requires_grad_()
     augment = Augment(Shift(-1, 1), Rotate(-20, 20), Brightness(0.5, 2))
     assert torch.autograd.gradcheck(lambda x: augment(x, generator()), x)
 
@@ -230,7 +246,7 @@ def test_every_batch_is_transformed_anew_and_validation_is_not():
     model, x = Look(), pictures(1, 16).float().repeat(6, 1)
     y = torch.arange(6) % 3
     fit(model, (x, y), Supervised(F.cross_entropy), torch.optim.SGD(model.parameters(), lr=0.1),
-        epochs=3, parts=[Augment(Shift(-1, 1))], validation=(x, y))
+        epochs=3, parts=[Augment(Shift(-1, 1), side=4)], validation=(x, y))
     shown = torch.cat([one for training, one in seen if training])
     assert len(shown.unique(dim=0)) == 18
     assert all(torch.equal(one, x) for training, one in seen if not training)
@@ -244,8 +260,8 @@ def test_a_resumed_training_is_the_same_to_the_bit(tmp_path, stop_after):
         run.asked_to_stop = lambda: next(taken) >= stop_after
         x = pictures(24, 36).float()
         fit(model, (x, torch.arange(24) % 3), Supervised(F.cross_entropy),
-            torch.optim.Adam(model.parameters()), epochs=3, batch_size=8, parts=[Augment(*ALL)],
-            run=run, name="model")
+            torch.optim.Adam(model.parameters()), epochs=3, batch_size=8,
+            parts=[Augment(*ALL, side=6)], run=run, name="model")
         return torch.cat([one.detach().flatten() for one in model.parameters()])
 
     with pytest.raises(KeyboardInterrupt):
@@ -257,8 +273,8 @@ def test_other_transforms_are_another_training(tmp_path):
     def go(*transforms):
         model = MLP([4, 2], rng=generator())
         fit(model, (pictures(4, 4).float(), torch.arange(4) % 2), Supervised(F.cross_entropy),
-            torch.optim.SGD(model.parameters(), lr=0.1), steps=2, parts=[Augment(*transforms)],
-            run=Run(Seed(1), folder=tmp_path))
+            torch.optim.SGD(model.parameters(), lr=0.1), steps=2,
+            parts=[Augment(*transforms, side=2)], run=Run(Seed(1), folder=tmp_path))
 
     go(Shift(-1, 1))
     with pytest.raises(UsageError, match="must be of the same training"):
@@ -276,7 +292,25 @@ def test_it_is_offered_to_every_run():
     assert set(augmentation.knobs) == {f"augmentation.{name}" for name in chosen}
 
 
-SHAPES = "Augment: x must be pictures (B, C, H, W), (B, H, W), or (B, n) where n is a square; got "
+def test_what_is_offered_takes_flat_squares_for_pictures():
+    """Its user has asked for pictures; it says so, and draws what `Augment` draws."""
+    x, y = pictures(5, 1, 6, 6), torch.arange(5)
+    offered, chosen = augmentation.build(Run(), {"rotate": 20.0}), (Shift(-1, 1), Rotate(-20, 20))
+    expected = Augment(*chosen)(x, generator())
+    for shown in (x, x.flatten(1)):
+        found, labels = offered.prepare((shown, y), generator())
+        assert torch.equal(found.view_as(expected), expected)
+        assert torch.equal(labels, y)
+    assert "flat rows is taken for one on gray squares" in augmentation.function.__doc__
+    with pytest.raises(UsageError, match=r"\(B, 49\) of side 7; got \(2, 50\)"):
+        offered.prepare((torch.zeros(2, 50),), generator())
+    with pytest.raises(UsageError, match="Add a channel axis"):
+        offered.prepare((torch.zeros(2, 7, 7),), generator())
+
+
+SHAPES = "Augment: x must be pictures (B, C, H, W); got "
+AXIS = "Add a channel axis: x[:, None]; to a single picture a batch axis: x[None]."
+SIDE = "If the rows are gray squares, give their side, as in side=28."
 
 
 @pytest.mark.parametrize(
@@ -292,11 +326,17 @@ SHAPES = "Augment: x must be pictures (B, C, H, W), (B, H, W), or (B, n) where n
         (lambda: Mirror(1.5), "Mirror: chance must be in [0, 1]; got 1.5."),
         (lambda: Shift(math.nan, 1), "Shift: low must be a finite number; got nan."),
         (lambda: Augment(outside="blue"), "Augment: outside must be one of 'zeros', "),
-        (lambda: Augment()(torch.zeros(3, 8)), f"{SHAPES}(3, 8)."),
+        (lambda: Augment()(torch.zeros(3, 8, 8)), f"{SHAPES}(3, 8, 8). {AXIS}"),  # three, or RGB
+        (lambda: Augment()(torch.zeros(3, 9)), f"{SHAPES}(3, 9). {SIDE}"),  # a table, or squares
+        (lambda: Augment(side=2)(torch.zeros(3, 9)),
+         "Augment: x must be pictures (B, C, H, W) or rows (B, 4) of side 2; got (3, 9)."),
+        (lambda: Augment(side=8)(torch.zeros(3, 8, 8)),
+         "Augment: x must be pictures (B, C, H, W) or rows (B, 64) of side 8; got (3, 8, 8). Add"),
+        (lambda: Augment(side=0), "Augment: side must be "),
         (lambda: Augment()(torch.zeros(4)), f"{SHAPES}(4,)."),
         (lambda: Augment()(torch.zeros(1, 1, 1, 2, 2)), f"{SHAPES}(1, 1, 1, 2, 2)."),
         (lambda: Augment(Shift(0, 1)).prepare((torch.zeros(2, 5),), generator()), SHAPES),
-        (lambda: Augment()(torch.zeros(3, 4, dtype=torch.uint8)),
+        (lambda: Augment(side=2)(torch.zeros(3, 4, dtype=torch.uint8)),
          "Augment: x must be floating point; got 'torch.uint8'."),
         (lambda: orbit(torch.zeros(2, 2), "circle"),
          "orbit: group must be one of 'rotations', 'square', 'shifts', or functions; got 'circle'"),

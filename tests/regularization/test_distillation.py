@@ -2,11 +2,13 @@ import itertools
 
 import pytest
 import torch
+from jaxtyping import config
 from scipy.special import log_softmax, softmax
 from torch import nn
 from torch.nn import functional as F
 
 from planting import assert_caught
+from principia.lab.catalog import page
 from principia.lab.errors import UsageError
 from principia.lab.experiments import Run
 from principia.lab.seeds import Seed
@@ -31,6 +33,14 @@ def lesson():
     return teacher, x, torch.randint(0, 4, (64,), generator=rng)
 
 
+@pytest.fixture
+def unchecked_shapes():
+    """Let wrong shapes through to the component, as outside the tests."""
+    config.update("jaxtyping_disable", True)
+    yield
+    config.update("jaxtyping_disable", False)
+
+
 def student(seed=1):
     return MLP([5, 6, 4], rng=torch.Generator().manual_seed(seed))
 
@@ -48,6 +58,19 @@ def student(seed=1):
 )
 def test_claims_catch_planted_bugs(old, new, claim):
     assert_caught(KEY, old, new, claim)
+
+
+def test_labels_remain_where_the_knobs_leave_most_doubt():
+    claim = page(KEY).claim("low_temperature_is_hard_labels")
+    worst = claim.function(Seed(0), classes=50, temperature=0.01, gap=0.2)
+    assert worst.verdict == "holds"
+    assert [one.tolerance for _, one in worst.parts] == [1e-6, 1e-5]
+
+
+def test_both_halves_of_the_misprint_are_told():
+    misprint = page(KEY).claim("loss_has_a_minus").misprint
+    assert "used as a loss" in misprint
+    assert "at $T=1$, printed with $T$" in misprint
 
 
 def test_the_loss_is_scipys_cross_entropy():
@@ -108,6 +131,31 @@ def test_with_weight_0_the_teacher_does_not_matter(lesson):
     torch.testing.assert_close(*found)
 
 
+def test_with_weight_1_the_labels_do_not_matter(lesson):
+    """Not even missing ones, of which a cross-entropy is NaN."""
+    teacher, x, y = lesson
+    logits, said, missing = student()(x), teacher(x), torch.full_like(y, -100)
+    loss = DistillationLoss(3.0, 1.0)
+    assert F.cross_entropy(logits, missing).isnan()
+    assert torch.equal(loss(logits, said, missing), loss(logits, said))
+    assert torch.equal(loss.mixed(logits, said, torch.tensor(torch.nan)), loss(logits, said))
+    with pytest.raises(UsageError, match="hard must be a loss when alpha < 1; got None"):
+        DistillationLoss(3.0, 0.9).mixed(logits, said, None)
+    found = []
+    for labels in (y, missing):
+        for recipe in (True, False):
+            net = student()
+            sgd = torch.optim.SGD(net.parameters(), lr=0.1)
+            if recipe:
+                distill(teacher, net, (x, labels), sgd, alpha=1.0, epochs=2, seed=Seed(0))
+            else:
+                fit(net, (x, labels), Supervised(F.cross_entropy), sgd, epochs=2, seed=Seed(0),
+                    parts=[Distillation(teacher, alpha=1.0)])
+            found.append(net(x))
+    for other in found[1:]:
+        torch.testing.assert_close(found[0], other)
+
+
 def test_a_student_of_the_same_kind_becomes_its_teacher(lesson):
     teacher, x, y = lesson
     net = MLP([5, 32, 4], rng=torch.Generator().manual_seed(3))
@@ -138,6 +186,22 @@ def test_resume_is_exact(lesson, tmp_path):
         assert torch.equal(one, other)
 
 
+@pytest.mark.parametrize("other", [{"temperature": 1.0}, {"alpha": 0.1}])
+def test_other_settings_are_another_training(lesson, tmp_path, other):
+    teacher, x, y = lesson
+
+    def train(**settings):
+        net = student()
+        adam = torch.optim.Adam(net.parameters(), lr=0.01)
+        distill(teacher, net, (x, y), adam, epochs=2, run=Run(Seed(1), folder=tmp_path), **settings)
+
+    train(temperature=20.0, alpha=0.9)
+    train(temperature=20.0, alpha=0.9)  # from its end
+    with pytest.raises(UsageError, match="must be of the same training") as caught:
+        train(**{"temperature": 20.0, "alpha": 0.9, **other})
+    assert next(iter(other)) in str(caught.value)
+
+
 def test_a_teacher_that_still_trains_is_told(lesson):
     teacher, *_ = lesson
     with pytest.warns(UserWarning, match="teacher must be in evaluation mode"):
@@ -151,15 +215,25 @@ def test_temperatures_are_positive(temperature):
         DistillationLoss(temperature)
 
 
-def test_teachers_that_do_not_fit(lesson):
+def test_teachers_that_do_not_fit(lesson, unchecked_shapes):
     _, x, y = lesson
     sgd = torch.optim.SGD(student().parameters(), lr=0.1)
     for teacher, words in [
-        (nn.Linear(5, 3).eval(), "teacher must be logits of the student's 4 classes"),
-        (nn.Linear(7, 4).eval(), r"teacher must take inputs of shape \(64, 5\); it says"),
+        (nn.Linear(5, 3), "teacher must be logits of the student's 4 classes"),
+        (nn.Linear(7, 4), r"teacher must take inputs of shape \(\d+, 5\); it says: mat1"),
+        (nn.BatchNorm2d(5), r"teacher must take inputs of shape \(\d+, 5\); it says: expected 4D"),
     ]:
         with pytest.raises(UsageError, match=words):
             fit(student(), (x, y), Supervised(F.cross_entropy), sgd, epochs=1,
-                parts=[Distillation(teacher)])
+                parts=[Distillation(teacher.eval())])
+        with pytest.raises(UsageError, match=words):
+            distill(teacher.eval(), student(), (x, y), sgd, epochs=1)
     with pytest.raises(UsageError, match="target must be labels when alpha < 1; got None"):
         DistillationLoss(2.0, 0.5)(torch.zeros(1, 2), torch.zeros(1, 2))
+
+
+def test_logits_of_other_shapes_are_not_broadcast(unchecked_shapes):
+    words = r"teacher must be logits of the student's 3 classes, \(2, 3\); got \(2, 1\)"
+    for loss in (lambda *both: softened_cross_entropy(*both, 1.0), DistillationLoss(1.0, 1.0)):
+        with pytest.raises(UsageError, match=words):
+            loss(torch.zeros(2, 3), torch.zeros(2, 1))

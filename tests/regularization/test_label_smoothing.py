@@ -5,6 +5,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from planting import assert_caught
+from principia.lab.catalog import page
 from principia.lab.errors import UsageError
 from principia.lab.seeds import Seed
 from principia.lab.training import Supervised, fit
@@ -37,12 +38,23 @@ def outputs(rows=200, classes=4, seed=0):
          "minimizer_is_smoothed_posterior"),
         ("(1 - self.eps) * soft + self.eps / classes", "(1 - self.eps) * soft",
          "torch_is_the_uniform_case"),
-        ("Pi.log() + logits", "Pi.mT.log() + logits", "forward_correction_recovers"),
+        ("log_Pi + logits", "log_Pi.mT + logits", "forward_correction_recovers"),
         ("+ logits.log_softmax(dim=-1)[", "+ logits[", "forward_correction_recovers"),
     ],
 )
 def test_claims_catch_planted_bugs(old, new, claim):
     assert_caught(KEY, old, new, claim)
+
+
+@pytest.mark.parametrize(
+    ("claim", "tol"),
+    [("minimizer_is_smoothed_posterior", 1e-8), ("forward_correction_recovers", 1e-6)],
+)
+def test_minimizers_are_found_to_rounding(claim, tol):
+    """Far below the tolerance, also for the most classes, as its reason says."""
+    evidence = page(KEY).claim(claim).function(Seed(0), classes=8)
+    assert evidence.tolerance == tol
+    assert abs(evidence.measured - evidence.expected) < 1e-14  # some roundings of numbers below 1
 
 
 @pytest.mark.parametrize("eps", [0.0, 0.1, 0.7])
@@ -88,10 +100,20 @@ def test_forward_correction_is_a_product_and_safe():
     torch.testing.assert_close(
         forward_correction(logits, NOISE).exp(), logits.softmax(1) @ NOISE.mT
     )
-    extreme = torch.tensor([[1e4, 0.0, -1e4]], dtype=torch.float64, requires_grad=True)
-    said = forward_correction(extreme, NOISE + 0)
-    F.nll_loss(said, torch.tensor([0])).backward()
-    assert extreme.grad.isfinite().all()
+    extreme = torch.tensor([[1e4, 0.0, -1e4]], dtype=torch.float64)
+    never = torch.tensor([[0.7, 0.5, 0.2], [0.3, 0.5, 0.8], [0, 0, 0]], dtype=torch.float64)
+    for Pi in (NOISE, never):  # no label is turned into the last class of the second
+        for start in (extreme, torch.zeros_like(extreme)):
+            for dtype in (torch.float64, torch.float32):
+                one = start.detach().to(dtype).requires_grad_()
+                said = forward_correction(one, Pi)
+                assert said.isfinite().all()
+                torch.testing.assert_close(said.exp(), one.softmax(1) @ Pi.mT.to(dtype))
+                for label in range(3):
+                    (slopes,) = torch.autograd.grad(
+                        F.nll_loss(said, torch.tensor([label])), one, retain_graph=True
+                    )
+                    assert slopes.isfinite().all()
 
 
 @pytest.mark.parametrize("bins", [1, 10, 15])
@@ -124,16 +146,25 @@ def test_who_is_as_sure_as_right_has_no_error():
 @pytest.mark.parametrize(
     ("Pi", "words"),
     [
-        (NOISE.mT.contiguous(), "column 0 with the sum 1.2. Its rows do: pass its transpose"),
-        (2 * NOISE, "column 2 with the sum 2. Divide each column by its sum"),
-        (NOISE - 0.1, "got 'a negative entry'"),
+        (NOISE.mT.contiguous(), "'column 0 with the sum 1.2'. Its rows do: pass its transpose."),
+        (NOISE * torch.tensor([1, 1.5, 1]),
+         "'column 1 with the sum 1.5'. Divide each column by its sum."),
+        (NOISE * torch.tensor([0.9, 1, 1.5]),
+         "'column 2 with the sum 1.5'. Divide each column by its sum."),
+        (NOISE * torch.tensor([1, 0, 1]), "'column 1 with the sum 0'."),
+        (NOISE + torch.tensor([[-0.9], [0.9], [0]]), "'a negative entry'."),
+        (NOISE.mT - 0.1, "'a negative entry'."),
+        (NOISE * torch.nan, "'column 0 with the sum nan'."),
+        (NOISE * torch.tensor([1, 1, torch.nan]), "'column 2 with the sum nan'."),
+        (NOISE + torch.tensor([0, torch.inf, 0]), "'column 1 with the sum inf'."),
     ],
 )
 def test_matrices_that_are_no_confusions(Pi, words):
+    domain = "Pi must be nonnegative with columns that sum to 1; got "
     for make in (SoftCrossEntropy, lambda Pi: forward_correction(torch.zeros(1, 3), Pi)):
         with pytest.raises(UsageError) as caught:
             make(Pi)
-        assert "Pi must be nonnegative with columns that sum to 1" in str(caught.value)
+        assert str(caught.value).endswith(f": {domain}{words}")
 
 
 @pytest.mark.parametrize("eps", [-0.1, 1.0])
@@ -150,6 +181,10 @@ def test_regression_and_logits_are_refused():
         smoothed(nn.Linear(2, 1), (x, torch.zeros(4)), torch.Generator())
     with pytest.raises(UsageError, match=r"p must be probabilities .* Apply softmax to logits"):
         reliability(3 + x.double(), torch.zeros(4, dtype=torch.long))
+    for measure in (reliability, expected_calibration_error):
+        for p in (x.double() * torch.nan, torch.tensor([[0.5, 0.5], [torch.nan, 1.0]])):
+            with pytest.raises(UsageError, match=r"p must be probabilities .*; got 'NaN'\.$"):
+                measure(p, torch.zeros(len(p), dtype=torch.long))
 
 
 def test_losses_that_want_labels_are_told():
@@ -157,3 +192,36 @@ def test_losses_that_want_labels_are_told():
     batch = torch.zeros(4, 2), torch.zeros(4, dtype=torch.long)
     with pytest.raises(UsageError, match="the loss must take probabilities as targets"):
         smoothed(nn.Linear(2, 3), batch, torch.Generator())
+
+
+def test_other_errors_of_the_loss_are_its_own():
+    """Those that labels would meet too, and those of a loss that has taken soft targets before."""
+    batch, calls = (torch.zeros(4, 2), torch.zeros(4, dtype=torch.long)), []
+
+    def breaks_later(model, batch, rng):
+        calls.append(batch)
+        if len(calls) == 2:
+            raise RuntimeError("out of memory")
+        return F.cross_entropy(model(batch[0]), batch[1])
+
+    def breaks(model, batch, rng):
+        raise IndexError("no such row")
+
+    smoothed = LabelSmoothing(0.1).wrap(breaks_later)
+    assert smoothed(nn.Linear(2, 3), batch, torch.Generator()).isfinite()
+    with pytest.raises(RuntimeError, match="out of memory"):
+        smoothed(nn.Linear(2, 3), batch, torch.Generator())
+    with pytest.raises(IndexError, match="no such row"):
+        LabelSmoothing(0.1).wrap(breaks)(nn.Linear(2, 3), batch, torch.Generator())
+
+
+@pytest.mark.parametrize(
+    ("labels", "words"),
+    [([0, -100], "'labels from -100 to 0'. Leave out samples without a label."),
+     ([0, 3], "'labels from 0 to 3'.")],
+)
+def test_labels_of_no_class(labels, words):
+    smoothed = LabelSmoothing(0.1).wrap(Supervised(F.cross_entropy))
+    with pytest.raises(UsageError) as caught:
+        smoothed(nn.Linear(2, 3), (torch.zeros(2, 2), torch.tensor(labels)), torch.Generator())
+    assert str(caught.value) == f"LabelSmoothing: targets must be in [0, 2]; got {words}"

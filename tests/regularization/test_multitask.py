@@ -81,6 +81,9 @@ def test_rows_are_missing_when_any_of_their_numbers_is():
     y = torch.tensor([[1.0, NAN], [1.0, 2.0], [NAN, NAN]])
     assert labelled(y).tolist() == [False, True, False]
     assert labelled(torch.empty(0, 3)).tolist() == []
+    turned = torch.zeros(3, 4, 2).transpose(1, 2)  # not in one piece of memory
+    turned[1, 0, 3] = NAN
+    assert labelled(turned).tolist() == [True, False, True]
 
 
 def test_the_gradient_of_the_joint_loss_is_right_for_every_parameter():
@@ -173,6 +176,16 @@ def test_holes_are_a_price_on_the_weights():
     assert loss == pytest.approx(float(exact) / 4, abs=5 * noise)
 
 
+def test_the_reconstruction_is_a_mean_over_samples_and_entries():
+    """The formula of the page: the sum of squares over N samples of D entries, over N D."""
+    x, alpha = randn(7, 5), 3.0
+    model = SemiSupervised(net(5, 2), net(2, 5), nn.Identity())
+    loss = SemiSupervisedLoss(alpha=alpha, corruption=0.0)(model, (x,), rng())
+    errors = (model.decoder(model.encoder(x)) - x).square().sum(dim=1)
+    torch.testing.assert_close(loss, alpha / (7 * 5) * errors.sum())
+    assert r"\alpha\,\frac1{ND}\sum_{i=1}^N" in page(KEY).load().__doc__
+
+
 @pytest.mark.parametrize(("T", "n", "d", "k"), [(6, 12, 5, 2), (10, 4, 8, 1), (3, 20, 4, 3)])
 def test_the_shared_subspace_is_a_stationary_point_of_the_squared_error(T, n, d, k):
     X, y = randn(2, T, n, d), randn(2, T, n, seed=1)
@@ -218,8 +231,10 @@ def test_bad_input_is_told_in_one_sentence():
         JointLoss(good).terms(model(x), {"kind": kind, "sizes": size})
     with pytest.raises(UsageError, match=r"batch must be x and labels of 2 tasks, kind, size; got"):
         JointLoss(good)(model, (x, kind), rng())
-    with pytest.raises(UsageError, match=r"JointLoss: weights must be named .* kind, size; got"):
-        JointLoss(good, weights={"weight": 1.0})
+    words = r"weights must be named like the losses, kind, size; got \['sizes'\]\. Did you mean"
+    with pytest.raises(UsageError, match=f"JointLoss: {words} 'size'"):
+        JointLoss(good, weights={"sizes": 1.0})
+    JointLoss(good, weights={"size": 1.0})  # those that are left out are 1
     with pytest.raises(UsageError, match=r"weights\['size'\] must be in \[0, inf\); got -1"):
         JointLoss(good, weights={"size": -1.0})
     with pytest.raises(UsageError, match=r"corruption must be in \[0, 1\); got 1"):
@@ -229,6 +244,16 @@ def test_bad_input_is_told_in_one_sentence():
     for shape, k in (((3, 1, 4), 2), ((2, 3, 9), 2)):
         with pytest.raises(UsageError, match=r"X must be 2 or more samples of each task"):
             shared_subspace(torch.ones(*shape), torch.ones(*shape[:2]), k)
+
+
+@pytest.mark.parametrize("name", ["type", "values", "a.b", "", "training", "copy"])
+@pytest.mark.parametrize("learn_weights", [False, True])
+def test_names_that_torch_has_taken(name, learn_weights):
+    words = rf"heads must be modules by names without a dot that .*; got '{name}'\. Call it "
+    with pytest.raises(UsageError, match=f"SharedTrunk: {words}") as caught:
+        SharedTrunk(nn.Linear(4, 2), {name: nn.Linear(2, 1)}, learn_weights=learn_weights)
+    better = str(caught.value).split("Call it ")[1].rstrip(".")
+    SharedTrunk(nn.Linear(4, 2), {better: nn.Linear(2, 1)}, learn_weights=learn_weights)
 
 
 def test_a_task_without_a_label_in_the_batch_adds_nothing():

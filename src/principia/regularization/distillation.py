@@ -33,6 +33,7 @@ __all__ = ["DistillationLoss", "Distillation", "distill", "soft_targets", "softe
 import math
 import warnings
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Annotated, Any, Literal, final
 
 import plotly.graph_objects as go
@@ -106,6 +107,7 @@ def softened_cross_entropy(
         >>> softened_cross_entropy(F_, F_, 1.0), softened_cross_entropy(-F_, F_, 1.0)
         (tensor(0.3653), tensor(1.8885))
     """
+    _need_same_shape("softened_cross_entropy", student, teacher)
     targets = soft_targets(teacher.detach(), temperature)
     found = (student / temperature).log_softmax(dim=-1)
     # the divergence and the entropy of the targets, which no student can change
@@ -119,7 +121,7 @@ class DistillationLoss(nn.Module):
 
     Args:
         temperature: $T$ of the soft answers; a student is used at 1.
-        alpha: Weight of the teacher; at 1 no labels are needed.
+        alpha: Weight of the teacher; at 1 no labels are needed, and none are looked at.
 
     Example:
         >>> loss = DistillationLoss(2.0, 0.5)
@@ -138,19 +140,22 @@ class DistillationLoss(nn.Module):
         target: Int[Tensor, " B"] | Float[Tensor, "B K"] | None = None,
     ) -> Float[Tensor, ""]:
         """Compute the loss of a batch of logits."""
-        if target is None and self.alpha < 1:
+        if self.alpha == 1:
+            return self.mixed(student, teacher, None)
+        if target is None:
             raise refuse("DistillationLoss", "target", "labels when alpha < 1", target)
-        hard = student.new_zeros(()) if target is None else F.cross_entropy(student, target)
-        return self.mixed(student, teacher, hard)
+        return self.mixed(student, teacher, F.cross_entropy(student, target))
 
-    def mixed(self, student: Tensor, teacher: Tensor, hard: Tensor) -> Tensor:
-        """Weigh the soft loss against any other one."""
-        if student.shape != teacher.shape:
-            domain = f"logits of the student's {student.shape[-1]} classes, {tuple(student.shape)}"
-            hint = "Both must tell the same classes apart."
-            raise refuse("DistillationLoss", "teacher", domain, tuple(teacher.shape), hint)
+    def mixed(self, student: Tensor, teacher: Tensor, hard: Tensor | None) -> Tensor:
+        """Weigh the soft loss against any other one, which is not looked at when alpha is 1."""
+        _need_same_shape("DistillationLoss", student, teacher)
         soft = softened_cross_entropy(student, teacher, self.temperature)
-        return self.alpha * self.temperature**2 * soft + (1 - self.alpha) * hard
+        taught = self.alpha * self.temperature**2 * soft
+        if self.alpha == 1:  # 0 times the loss of missing labels, NaN, would be NaN
+            return taught
+        if hard is None:
+            raise refuse("DistillationLoss", "hard", "a loss when alpha < 1", hard)
+        return taught + (1 - self.alpha) * hard
 
     def extra_repr(self) -> str:
         """Show the settings."""
@@ -164,7 +169,8 @@ class Distillation(Part):
     Args:
         teacher: A trained network with the same inputs and classes; it stays as it is.
         temperature: Of the soft answers.
-        alpha: Weight of the teacher against the loss of the training itself.
+        alpha: Weight of the teacher against the loss of the training itself; at 1 that loss is
+            not computed.
 
     Example:
         >>> teacher, student = nn.Linear(2, 3).eval(), nn.Linear(2, 3)
@@ -191,7 +197,7 @@ class Distillation(Part):
 
         def taught(model: Any, batch: Batch, rng: torch.Generator, /) -> Tensor:
             once = Once(model)
-            hard = objective(once, batch, rng)
+            hard = objective(once, batch, rng) if self.alpha < 1 else None
             return self.loss.mixed(once(batch[0]), _answers(self.teacher, batch[0]), hard)
 
         return taught
@@ -225,16 +231,25 @@ def distill(
     """
     x, y = data
     where = next(iter(teacher.parameters()), x).device
-    answers = outputs_of(_ready(teacher), x.to(where)).to(x.device)
-    loss = DistillationLoss(temperature, alpha)
+    _answers(_ready(teacher), x[:1].to(where))  # so that a teacher of something else is told
+    answers = outputs_of(teacher, x.to(where)).to(x.device)
+    return fit(student, (x, y, answers), _Lesson(temperature, alpha), optimizer, **training)
 
-    def lesson(model: Any, batch: Batch, rng: torch.Generator, /) -> Tensor:
+
+@final
+@dataclass(frozen=True)
+class _Lesson:
+    """What `distill` makes smaller; a resumed training is known by its settings."""
+
+    temperature: float
+    alpha: float
+
+    def __call__(self, model: Any, batch: Batch, rng: torch.Generator, /) -> Tensor:
         inputs, target, *said = batch
-        # validation data come without answers: there, the labels count
         found = model(inputs)
-        return loss(found, *said, target) if said else F.cross_entropy(found, target)
-
-    return fit(student, (x, y, answers), lesson, optimizer, **training)
+        if not said:  # validation data come without answers: there, the labels count
+            return F.cross_entropy(found, target)
+        return DistillationLoss(self.temperature, self.alpha)(found, *said, target)
 
 
 @part()
@@ -253,7 +268,8 @@ def distillation(
 
 @claim(
     control={"form": "printed"}, source="Hinton, Vinyals and Dean 2015, sec. 2; Gibbs' inequality",
-    misprint=r"$\ell=+\sum_y\mathrm{softmax}(F/T)_y\log\mathrm{softmax}(G/T)_y$ used as a loss",
+    misprint=r"$\ell=+\sum_y\mathrm{softmax}(F/T)_y\log\mathrm{softmax}(G/T)_y$ used as a loss, "
+    "and the term of the labels, which is at $T=1$, printed with $T$",
 )
 def loss_has_a_minus(
     seed: Seed, *, classes: Annotated[int, Range(2, 20)] = 10,
@@ -347,7 +363,7 @@ def t_squared_keeps_scale(
     teacher, student = (_centered(one) for one in spread * randn(seed.torch(), 2, 100, classes))
 
     def norm(T: float) -> float:
-        times = DistillationLoss(T, 1.0).requires_grad_()  # its own factor is T²
+        times = DistillationLoss(T, 1.0)  # its own factor is T²
         student.requires_grad_()
         (slopes,) = torch.autograd.grad(times(student, teacher), student)
         return float(slopes.norm()) / (1 if factor == "T²" else T**2)
@@ -372,18 +388,17 @@ def low_temperature_is_hard_labels(
     rng, rows = seed.torch(), 200
     teacher, student = randn(rng, 2, rows, classes)
     first, second = teacher.topk(2, dim=1).indices.T
-    labels = torch.where(torch.tensor(tie), second, first)[:, None]
+    labels = second if tie else first
     # the winner leads by a known gap, or not at all
     lead = 0.0 if tie else gap
     teacher.scatter_(1, first[:, None], teacher.gather(1, second[:, None]) + lead)
     targets = soft_targets(teacher, temperature)
-    wanted = F.one_hot(labels[:, 0], classes).double()
-    # a class that is behind by the gap has at most exp(-gap / T), and there are K - 1 of them
-    tail = classes * math.exp(-gap / temperature)
+    wanted = F.one_hot(labels, classes).double()
     shown = torch.logspace(-2, 1, 31, dtype=torch.float64)
     return every({
         "targets": equal(
-            targets, wanted, tol=max(1e-6, tail), why="the statement, at T = 0.01 or below"
+            targets, wanted, tol=1e-6,
+            why="at most 49 other classes, each behind by 20 T or more: 49 exp(-20) is 1e-7",
         ).drawn(
             Series("probability of the winner", shown,
                    [soft_targets(teacher, float(T)).max(dim=1).values.mean() for T in shown],
@@ -392,8 +407,8 @@ def low_temperature_is_hard_labels(
             x="T of the teacher", y="mean probability", log="x",
         ),
         "loss of a student at T = 1": equal(
-            F.cross_entropy(student, targets), F.cross_entropy(student, labels[:, 0]),
-            tol=max(1e-5, 20 * tail), why="the targets' distance, times logits below 10",
+            F.cross_entropy(student, targets), F.cross_entropy(student, labels), tol=1e-5,
+            why="the distance of the targets, times differences of logits, which are below 10",
         ),
     })
 
@@ -545,12 +560,19 @@ def _ready(teacher: nn.Module) -> nn.Module:
 def _answers(teacher: nn.Module, x: Tensor) -> Tensor:
     try:
         return teacher(x)
-    except RuntimeError as error:
+    except (RuntimeError, ValueError) as error:  # the latter from normalization
         reason = str(error).splitlines()[0].rstrip(".")
         raise UsageError(
             f"Distillation: teacher must take inputs of shape {tuple(x.shape)}; it says: {reason}. "
-            "Name a run with the same data."
+            "Take a network, or name a run, with the same data."
         ) from error
+
+
+def _need_same_shape(owner: str, student: Tensor, teacher: Tensor) -> None:
+    if student.shape != teacher.shape:
+        domain = f"logits of the student's {student.shape[-1]} classes, {tuple(student.shape)}"
+        hint = "Both must tell the same classes apart."
+        raise refuse(owner, "teacher", domain, tuple(teacher.shape), hint)
 
 
 def _centered(logits: Tensor) -> Tensor:

@@ -48,6 +48,8 @@ import plotly.graph_objects as go
 import torch
 from jaxtyping import Float, Int, Num
 from torch import Tensor, nn
+from torch.autograd.functional import hessian
+from torch.func import grad
 from torch.nn import functional as F
 from torch.optim import LBFGS, Adam
 
@@ -136,7 +138,9 @@ def forward_correction(
         tensor([[0.9000, 0.1000]])
     """
     Pi = _column_stochastic("forward_correction", Pi).to(logits)
-    return torch.logsumexp(Pi.log() + logits.log_softmax(dim=-1)[..., None, :], dim=-1)
+    # a class that no label is turned into has a row of zeros, and no gradient through log 0
+    log_Pi = Pi.clamp_min(torch.finfo(Pi.dtype).tiny).log()
+    return torch.logsumexp(log_Pi + logits.log_softmax(dim=-1)[..., None, :], dim=-1)
 
 
 @checked
@@ -159,9 +163,9 @@ def reliability(
         >>> confidence, accuracy, count
         (tensor([0.0000, 0.8500]), tensor([0.0000, 0.5000]), tensor([0, 2]))
     """
-    if bool((p < 0).any()) or bool(((p.sum(dim=1) - 1).abs() > 1e-4).any()):
-        hint = "Apply softmax to logits."
-        raise refuse("reliability", "p", "probabilities that sum to 1", "others", hint)
+    if not bool((p >= 0).all() and ((p.sum(dim=1) - 1).abs() <= 1e-4).all()):  # nor NaN
+        got, hint = ("NaN", "") if bool(p.isnan().any()) else ("others", "Apply softmax to logits.")
+        raise refuse("reliability", "p", "probabilities that sum to 1", got, hint)
     confidence, found = p.max(dim=1)
     places = (confidence * bins).long().clamp_max(bins - 1)
     count = torch.bincount(places, minlength=bins)
@@ -216,19 +220,25 @@ class LabelSmoothing(Part):
 
     def wrap(self, objective: Objective) -> Objective:
         """Give the objective soft targets in place of labels."""
+        proven = False  # that the loss takes them: what it says later is about something else
 
         def smoothed(model: Any, batch: Batch, rng: torch.Generator, /) -> Tensor:
+            nonlocal proven
             x, y, *rest = batch
             once = Once(model)
             soft = self._softened(y, once(x))
             try:
-                return objective(once, (x, soft, *rest), rng)
+                loss = objective(once, (x, soft, *rest), rng)
             except (RuntimeError, IndexError) as error:
+                if proven or not _computes(objective, once, batch, rng):
+                    raise
                 reason = str(error).splitlines()[0].rstrip(".")
                 raise UsageError(
                     "LabelSmoothing: the loss must take probabilities as targets, as "
                     f"cross-entropy does; it says: {reason}. Leave the part out."
                 ) from error
+            proven = True
+            return loss
 
         return smoothed
 
@@ -237,12 +247,25 @@ class LabelSmoothing(Part):
         if y.shape == outputs.shape and y.is_floating_point():
             soft = y  # distributions already
         elif y.shape == outputs.shape[:-1] and not y.is_floating_point() and classes > 1:
+            if y.numel() and not (y.min() >= 0 and y.max() < classes):
+                got = f"labels from {int(y.min())} to {int(y.max())}"
+                hint = "Leave out samples without a label." if y.min() < 0 else ""
+                raise refuse("LabelSmoothing", "targets", f"in [0, {classes - 1}]", got, hint)
             soft = F.one_hot(y.long(), classes).to(outputs)
         else:
             got = f"{y.dtype} of shape {tuple(y.shape)} for outputs {tuple(outputs.shape)}"
             hint = "Regression has nothing to smooth."
             raise refuse("LabelSmoothing", "targets", "labels of classes", got, hint)
         return (1 - self.eps) * soft + self.eps / classes
+
+
+def _computes(objective: Objective, model: Any, batch: Batch, rng: torch.Generator) -> bool:
+    """Tell whether an objective computes a loss with these targets."""
+    try:
+        objective(model, batch, rng)
+    except (RuntimeError, IndexError):
+        return False
+    return True
 
 
 @part()
@@ -283,7 +306,7 @@ def torch_is_the_uniform_case(
     })
 
 
-@claim(control={"weights": "swapped"}, source="Müller, Kornblith and Hinton 2019, sec. 1")
+@claim(control={"weights": "swapped"}, source="Szegedy et al. 2016, sec. 7")
 def loss_decomposes(
     seed: Seed, *, classes: FewClasses = 10, eps: Annotated[float, Range(0.01, 0.45)] = 0.1,
     weights: Literal["1-ε, ε", "swapped"] = "1-ε, ε",
@@ -350,7 +373,9 @@ def minimizer_is_smoothed_posterior(
 
     found = _minimized(expected, posterior.shape).softmax(dim=1)
     wanted = posterior @ Pi.mT if minimizer == "Π p" else posterior
-    return equal(found, wanted, tol=1e-7, why="the gradient at which L-BFGS stops").drawn(
+    return equal(
+        found, wanted, tol=1e-8, why="the statement; Newton's last step ends at rounding"
+    ).drawn(
         Series("minimizer", range(classes), found[0], style="bars"),
         Series("Π p", range(classes), (posterior @ Pi.mT)[0], "predicted", "points"),
         Series("p", range(classes), posterior[0], "other", "points"),
@@ -372,7 +397,8 @@ def forward_correction_recovers(
 
     found = _minimized(expected, posterior.shape).softmax(dim=1)
     return equal(
-        found, posterior, tol=1e-6, why="the gradient at which L-BFGS stops, through Π's inverse"
+        found, posterior, tol=1e-6,
+        why="the statement; Newton's last step ends at rounding, through Π's inverse",
     ).drawn(
         Series("trained on noisy labels", range(classes), found[0], style="bars"),
         Series("clean posterior", range(classes), posterior[0], "predicted", "points"),
@@ -483,7 +509,7 @@ def _confused(seed: Seed, classes: int) -> tuple[Tensor, Tensor]:
 
 
 def _minimized(function: Any, shape: torch.Size) -> Tensor:
-    """Minimize a convex function of logits from 0."""
+    """Minimize a convex function of logits from 0, until its gradient is rounding."""
     logits = torch.zeros(shape, dtype=torch.float64, requires_grad=True)
     lbfgs = LBFGS([logits], max_iter=500, tolerance_grad=1e-11, tolerance_change=1e-16,
                   line_search_fn="strong_wolfe")
@@ -495,19 +521,30 @@ def _minimized(function: Any, shape: torch.Size) -> Tensor:
         return value
 
     lbfgs.step(closure)  # type: ignore[arg-type]
-    return logits.detach()
+    found = logits.detach()
+    # a line search stops where differences of values are rounding, Newton's steps only where
+    # gradients are; a constant added to a row of logits changes nothing, hence the pseudoinverse
+    for _ in range(2):
+        slopes = grad(function)(found).flatten()
+        curvature: Any = hessian(lambda flat: function(flat.view(shape)), found.flatten())
+        inverse = torch.linalg.pinv(curvature, rtol=1e-9, hermitian=True)
+        found = found - (inverse @ slopes).view(shape)
+    return found
 
 
 def _column_stochastic(owner: str, Pi: Tensor) -> Tensor:
     """Refuse a matrix whose columns are no distributions; say so if its rows are."""
     if Pi.ndim != 2 or Pi.shape[0] != Pi.shape[1]:
         raise refuse(owner, "Pi", "a square matrix", tuple(Pi.shape))
-    sums = Pi.sum(dim=0)
-    worst = int((sums - 1).abs().argmax())
-    if bool((Pi < 0).any()) or abs(float(sums[worst]) - 1) > 1e-5:
-        rows = bool(((Pi.sum(dim=1) - 1).abs() <= 1e-5).all()) and bool((Pi >= 0).all())
-        hint = "Its rows do: pass its transpose." if rows else "Divide each column by its sum."
-        got = f"column {worst} with the sum {float(sums[worst]):.4g}"
-        got = "a negative entry" if bool((Pi < 0).any()) else got
-        raise refuse(owner, "Pi", "nonnegative with columns that sum to 1", got, hint)
-    return Pi
+    sums, nonnegative = Pi.sum(dim=0), bool((Pi >= 0).all())  # NaN is not
+    if nonnegative and bool(((sums - 1).abs() <= 1e-5).all()):
+        return Pi
+    worst = int((sums - 1).abs().argmax())  # NaN counts as the largest
+    got, hint = f"column {worst} with the sum {float(sums[worst]):.4g}", ""
+    if bool((Pi < 0).any()):
+        got = "a negative entry"
+    elif nonnegative and bool(((Pi.sum(dim=1) - 1).abs() <= 1e-5).all()):
+        hint = "Its rows do: pass its transpose."
+    elif bool(((sums > 0) & sums.isfinite()).all()):
+        hint = "Divide each column by its sum."
+    raise refuse(owner, "Pi", "nonnegative with columns that sum to 1", got, hint)

@@ -18,7 +18,7 @@ $$ L = \sum_k\frac1{2\sigma_k^2}\ell_k+\ln\sigma_k, \quad
 \frac{\partial L}{\partial\ln\sigma_k} = 1-\frac{\ell_k}{\sigma_k^2} $$
 
 $$ L = \frac1{\lvert S\rvert}\sum_{i\in S}\ell\big(h(e(x_i)),y_i\big)
-+\alpha\,\frac1N\sum_{i=1}^N\Vert d(e(m_i\odot x_i))-x_i\Vert^2 $$
++\alpha\,\frac1{ND}\sum_{i=1}^N\Vert d(e(m_i\odot x_i))-x_i\Vert^2 $$
 
 Symbols:
     $t, \theta$: trunk of `SharedTrunk` and its parameters
@@ -27,6 +27,7 @@ Symbols:
     $S_k$: samples that have a label for task $k$, `labelled`
     $\sigma_k$: learned weights, the exponentials of `SharedTrunk.log_sigma`
     $e, d, h$: encoder, decoder and head of `SemiSupervised`
+    $N, D$: samples and entries of an input; the squared error is a mean over both
     $m_i$: 0 where an entry of the input is spoiled, else 1; spoiled is a share `corruption`
     $\alpha$: weight of the reconstruction, `alpha` of `SemiSupervisedLoss`
 
@@ -92,7 +93,8 @@ class SharedTrunk(nn.Module):
 
     Args:
         trunk: Makes features of inputs.
-        heads: Make outputs of the features, one a task.
+        heads: Make outputs of the features, one a task. Torch keeps them by name as attributes, so
+            that a name has no dot and is not one of its own, such as "type".
         learn_weights: Whether the weights of the tasks are learned too.
 
     Example:
@@ -113,6 +115,12 @@ class SharedTrunk(nn.Module):
         super().__init__()
         if not heads:
             raise refuse("SharedTrunk", "heads", "one or more modules by name", dict(heads))
+        taken = {"", *dir(nn.ModuleDict()), *dir(nn.ParameterDict())}
+        for name in heads:
+            if name in taken or "." in name:
+                domain = "modules by names without a dot that torch's modules have not taken"
+                hint = f"Call it {name.replace('.', '_')}_task."
+                raise refuse("SharedTrunk", "heads", domain, name, hint)
         self.trunk, self.heads = trunk, nn.ModuleDict(heads)
         scales = {name: nn.Parameter(torch.zeros(())) for name in heads} if learn_weights else {}
         self.log_sigma = nn.ParameterDict(scales)
@@ -147,7 +155,7 @@ class JointLoss:
         self, losses: Mapping[str, Loss], *, weights: Mapping[str, float] | None = None
     ) -> None:
         self.losses, self.weights = dict(losses), dict(weights or {})
-        _need_names("weights", {**self.losses, **self.weights}, self.losses)
+        _need_names("weights", self.weights, self.losses, some=True)
         for name, weight in self.weights.items():
             if not 0 <= weight < math.inf:
                 raise refuse("JointLoss", f"weights[{name!r}]", "in [0, inf)", weight)
@@ -181,7 +189,7 @@ def labelled(y: Num[Tensor, " B *m"]) -> Bool[Tensor, " B"]:
         (tensor([ True, False]), tensor([False,  True]))
     """
     missing = y.isnan() if y.is_floating_point() else y == MISSING
-    return ~missing.view(len(y), math.prod(y.shape[1:])).any(dim=1)
+    return ~missing.reshape(len(y), math.prod(y.shape[1:])).any(dim=1)
 
 
 def masked_loss(
@@ -323,9 +331,12 @@ def _separate(X: Tensor, y: Tensor) -> Tensor:
     return torch.linalg.lstsq(X, y[..., None], driver="gelsd").solution[..., 0]
 
 
-def _need_names(what: str, given: Mapping[str, Any], known: Mapping[str, Any]) -> None:
-    if given.keys() != known.keys():
-        odd = next((one for one in given if one not in known), "")
+def _need_names(
+    what: str, given: Mapping[str, Any], known: Mapping[str, Any], *, some: bool = False
+) -> None:
+    """Refuse names that are not known, and, unless some are enough, missing ones."""
+    odd = next((one for one in given if one not in known), None)
+    if odd is not None or not (some or given.keys() == known.keys()):
         hint = suggestion(odd, known) if odd else ""
         domain = f"named like the losses, {', '.join(known)}"
         raise refuse("JointLoss", what, domain, list(given), hint)

@@ -75,6 +75,7 @@ from principia.lab.pairs import Paired, paired
 from principia.lab.relations import at_most, equal, estimates, every, identical, never, slope
 from principia.lab.seeds import Seed
 from principia.lab.training import Objective, OneCycle, Part, Supervised, accuracy, fit, part
+from principia.lab.training.dice import own_dice
 from principia.lab.training.metrics import evaluate, outputs_of
 from principia.networks.mlp import MLP
 from principia.optimization.problems import Problem, ScalarNet
@@ -96,24 +97,27 @@ NODES = 40  # of a Gauss-Hermite rule: exact to rounding for functions as smooth
 class GaussianNoise(nn.Module):
     r"""Adds Gaussian noise to its input while it is trained, and nothing when it is evaluated.
 
+    It draws from torch's global generator, as dropout does: `fit` seeds that, and saves its state.
+
     Args:
         sigma: Standard deviation of the noise.
-        rng: Where the draws come from; by default torch's global generator, as with dropout.
 
     Example:
-        >>> layer = GaussianNoise(0.1, rng=torch.Generator().manual_seed(0))
-        >>> layer(torch.zeros(3)), layer.eval()(torch.zeros(3))
+        >>> layer = GaussianNoise(0.1)
+        >>> with torch.random.fork_rng([]):
+        ...     rng = torch.manual_seed(0)
+        ...     layer(torch.zeros(3)), layer.eval()(torch.zeros(3))
         (tensor([ 0.1541, -0.0293, -0.2179]), tensor([0., 0., 0.]))
     """
 
     @checked
-    def __init__(self, sigma: NonNegative, *, rng: torch.Generator | None = None) -> None:
+    def __init__(self, sigma: NonNegative) -> None:
         super().__init__()
-        self.sigma, self.rng = sigma, rng
+        self.sigma = sigma
 
     def forward(self, x: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
         """Add noise in training mode."""
-        return _perturbed("GaussianNoise", "x", x, self.sigma, self.rng) if self.training else x
+        return _perturbed("GaussianNoise", "x", x, self.sigma, None) if self.training else x
 
 
 @final
@@ -305,9 +309,10 @@ def tikhonov_penalty(
         laplacian = torch.zeros_like(value)
         if slopes.requires_grad:  # not of a linear function
             B, D = x.shape
-            directions = torch.eye(D).to(x)[:, None].expand(D, B, D)
+            directions = torch.eye(D, dtype=x.dtype, device=x.device)[:, None].expand(D, B, D)
             if probes is not None:
-                signs = torch.randint(0, 2, (probes, B, D), generator=rng).to(x)
+                where = x.device if rng is None else rng.device
+                signs = torch.randint(0, 2, (probes, B, D), generator=rng, device=where).to(x)
                 directions = (2 * signs - 1) / math.sqrt(probes)
             (products,) = grad(
                 slopes, x, directions, create_graph=True, is_grads_batched=True,
@@ -353,8 +358,10 @@ def input_noise_is_ridge(
     charge = sigma**2 * (samples if price == "s σ²" else 1)
     ridge = ridge_path(X, y, torch.tensor([charge]))[0]
 
-    layer, clean = GaussianNoise(sigma, rng=rng), X.expand(COPIES // 2, -1, -1)
-    noisy = torch.cat([layer(clean), InputNoise(sigma).prepare((clean, y), rng)[0]])
+    layer, clean = GaussianNoise(sigma), X.expand(COPIES // 2, -1, -1)
+    with own_dice(seed, X.device):
+        drawn = layer(clean)
+    noisy = torch.cat([drawn, InputNoise(sigma).prepare((clean, y), rng)[0]])
     gram = (noisy.mT @ noisy).mean(dim=0)
     found = torch.linalg.solve(gram, (noisy.mT @ y).mean(dim=0))
     steps = torch.linalg.solve(gram, (noisy.mT @ (y - noisy @ ridge)[..., None])[..., 0].mT)
@@ -493,7 +500,7 @@ def weight_noise_flattens(
     )
 
 
-@claim(control={"law": "mean 0.3"}, source="Goodfellow, Bengio and Courville 2016, sec. 7.5.1")
+@claim(control={"law": "mean 0.3"}, source="An 1996: noise on outputs only adds a constant")
 def target_noise_keeps_the_mean(
     seed: Seed, *, samples: Annotated[int, Range(10, 200)] = 40,
     dim: Annotated[int, Range(1, 8)] = 4, sigma: Annotated[float, Range(0.1, 3)] = 1.0,
