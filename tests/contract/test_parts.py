@@ -20,7 +20,7 @@ from principia.networks.mlp import MLP
 
 TEACHER = "regularization-early_stopping-stop_the_mlp-1"
 # four trainings on pictures with labels, and with validation data: what all parts can be added to
-SMALL = {"pairs": 2, "hidden": 64}
+SMALL = {"pairs": 2, "hidden": 64, "most": 8}
 TRAINED = (
     "regularization/early_stopping", *(word for name, value in SMALL.items()
                                        for word in ("--set", f"{name}={value}")),

@@ -274,6 +274,25 @@ def test_early_stopping_takes_no_number_for_no_improvement():
     epoch, reason, best = scripted([2.0, 1.0, math.nan, math.inf, math.nan], patience=3)
     assert (epoch, best) == (4, 1.0)
     assert reason.endswith("for 3 epochs, and was not finite in 3 of them")
+    epoch, reason, best = scripted([2.0, -math.inf, -math.inf], patience=2)  # nor is it the best
+    assert (epoch, best) == (2, 0.0)
+    assert reason.endswith("for 2 epochs, and was not finite in 2 of them")
+
+
+@pytest.mark.parametrize(
+    ("numbers", "patience", "told", "best"),
+    [
+        ([2.0, math.nan, math.inf], 3, 2, 0.0),  # the epochs run out
+        ([2.0, math.nan, 3.0], None, 1, 0.0),
+        ([math.nan, 2.0, 1.0], 3, 1, 2.0),  # it recovers
+        ([math.nan, 2.0, math.nan, math.nan], 2, 1, 1.0),  # a reason tells of the last two
+        ([math.nan, math.nan], None, 2, 1.0),  # there is no best: the last weights stay
+    ],
+)
+def test_early_stopping_warns_of_numbers_that_no_reason_tells_of(numbers, patience, told, best):
+    sentence = f"validation_loss was not finite in {told} epochs, which count as no improvement"
+    with pytest.warns(UserWarning, match=sentence):
+        assert scripted(numbers, patience=patience)[2] == best
 
 
 def test_early_stopping_needs_validation_data(data):

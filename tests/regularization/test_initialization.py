@@ -6,9 +6,14 @@ from scipy.integrate import quad
 from torch import nn
 
 from planting import assert_caught
+from principia.lab.catalog import page
 from principia.lab.errors import UsageError
+from principia.lab.experiments import Run
+from principia.lab.seeds import Seed
+from principia.lab.training import OneCycle, Trained
 from principia.networks.mlp import MLP
 from principia.regularization.initialization import (
+    _log_averaged,
     depth_profile,
     initialize_,
     lsuv_,
@@ -147,6 +152,57 @@ def test_lsuv_gives_unit_variance_to_convolutions_and_shared_layers():
     lsuv_(twice, batch, rng=generator())
     assert shared(batch).var(correction=0).item() == pytest.approx(1, rel=1e-5)
     assert not shared._forward_hooks
+
+
+def test_the_mean_of_log_normal_draws_is_found_without_failures_by_chance():
+    z = 0.75 * torch.randn(50, 20_000, generator=generator(), dtype=torch.float64)
+    draws = (z - 0.75**2 / 2).exp()  # of mean 1: what 20 layers of width 256 make, and a bit more
+    estimate, error = _log_averaged(draws)
+    assert float((estimate / error).std()) == pytest.approx(1, abs=0.05)
+    assert int((estimate.abs() > 5 * error).sum()) <= 2  # Student's t expects 0.2 of them
+    plain = (draws.mean(dim=0) - 1) / draws.std(dim=0) * 50**0.5
+    assert int((plain.abs() > 5).sum()) >= 10  # the mean of the draws themselves is too low
+
+
+@pytest.mark.parametrize(
+    ("name", "draws"),
+    [("lecun_preserves_variance", 50), ("torch_default_variance", 50), ("glorot_compromise", 200),
+     ("he_keeps_second_moment", 50), ("tanh_fits_the_assumption", 100),
+     ("output_variance_is_input_variance", 200)],
+)
+def test_standard_errors_come_from_enough_draws(name, draws):
+    knob = page(KEY).claim(name).knobs["draws"]
+    assert (knob.domain.low, knob.default) == (50, draws)
+
+
+def test_every_length_is_kept_not_only_their_mean():
+    seen = page(KEY).claim("orthogonal_preserves_norm").observe(0, {"depth": 4})
+    parts = dict(seen.evidence.parts)
+    assert [parts[one].detail for one in ("forward", "back")] == ["worst of 80"] * 2  # 5 x 16
+
+
+@pytest.mark.parametrize(
+    ("budget", "starts", "epochs", "parts"),
+    [("quick", ("he", "default", "orthogonal"), 15, []),
+     ("full", ("he", "default", "orthogonal", "glorot"), 3, [OneCycle])],
+)
+def test_every_start_is_trained_in_every_pair(budget, starts, epochs, parts, monkeypatch):
+    seen, x = [], torch.rand(90, 1, 8, 8, generator=generator())
+
+    def fit(model, data, objective, optimizer, **options):
+        kinds = [type(one) for one in options["parts"]]
+        rate = optimizer.param_groups[0]["lr"]
+        seen.append((options["name"], type(optimizer), rate, options["epochs"], kinds))
+        return Trained(model, [{"validation_accuracy": 0.5}], 0, "")
+
+    module = page(KEY).load()
+    monkeypatch.setattr(module, "fit", fit)
+    monkeypatch.setattr(module, "handwriting", lambda run: (x, None, x, None))
+    outcome = page(KEY).experiments()["deep_relu"](Run(Seed(0), budget), pairs=2)
+    assert seen == [(f"{start}_{pair}", torch.optim.SGD, 0.01, epochs, parts)
+                    for pair in range(2) for start in starts]
+    assert {f"{start}_accuracy" for start in starts} <= set(outcome.metrics)
+    assert "glorot_accuracy" not in outcome.goals
 
 
 @pytest.mark.parametrize("D", [1, 2, 3, 7])

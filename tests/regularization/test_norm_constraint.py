@@ -4,14 +4,17 @@ import numpy as np
 import pytest
 import torch
 from scipy.optimize import minimize
+from sklearn.datasets import load_breast_cancer
 from sklearn.linear_model import LogisticRegression
 from torch import nn
 from torch.nn import functional as F
 from torch.nn.utils.parametrizations import weight_norm
 
 from planting import assert_caught
+from principia.lab.catalog import page
 from principia.lab.errors import UsageError
 from principia.lab.experiments import Run
+from principia.lab.seeds import Seed
 from principia.lab.training import Supervised, fit
 from principia.optimization.problems import LogisticRisk, Quadratic, Quartic, noisy_logistic
 from principia.regularization import MaxNorm, ProjectedSGD, kkt_residual, project_ball
@@ -113,6 +116,59 @@ def test_the_group_is_one_vector():
     found = torch.cat([one.detach().flatten() for one in weights])
     torch.testing.assert_close(found, project_ball(together - 0.5 * step, 1.0))
     assert alone.tolist() == [9.5, 9.5]
+
+
+@pytest.mark.parametrize("options", [{"radius": -2.0}, {"radius": float("nan")}, {"lr": 0.0}])
+def test_groups_are_checked_like_the_defaults(options):
+    p, q = nn.Parameter(normal(3)), nn.Parameter(normal(3))
+    sentence = rf"ProjectedSGD: {next(iter(options))} must be in \(0, inf\); got "
+    with pytest.raises(UsageError, match=sentence):
+        ProjectedSGD([{"params": [p], **options}])
+    optimizer = ProjectedSGD([p])
+    with pytest.raises(UsageError, match=sentence):
+        optimizer.add_param_group({"params": [q], **options})
+    assert len(optimizer.param_groups) == 1
+    optimizer.add_param_group({"params": [q], "radius": 0.5})
+    assert [group["radius"] for group in optimizer.param_groups] == [1.0, 0.5]
+
+
+def test_no_radius_is_given_that_was_not_found(monkeypatch):
+    X = normal(60, 3)
+    separable = LogisticRisk(X, (X[:, 0] - 0.3 * X[:, 1] > 0).long())
+    assert float(the_page.matching_radius(separable, [1e-3])) < 20
+    monkeypatch.setattr(the_page, "STEPS", 500)  # as many as you like: the risk falls forever
+    sentence = "matching_radius: mus must be prices at which 500 steps find the solution; got 0.0. "
+    with pytest.raises(UsageError, match=sentence + "Where the risk has no minimum, as with class"):
+        the_page.matching_radius(separable, [1.0, 0.0, 0.1])
+    with pytest.raises(UsageError, match=r"radii must be radii in which 500 steps .* got 100\.0\."):
+        the_page._in_balls(separable, torch.tensor([1.0, 100.0], dtype=torch.float64))
+
+
+def test_the_loosest_ball_of_the_path_has_a_solution_that_is_found():
+    cancer = load_breast_cancer()
+    X, mu = torch.from_numpy(cancer.data), torch.tensor([the_page.LOOSEST["quick"]])
+    risk = LogisticRisk(the_page._standardized(X, X), torch.from_numpy(cancer.target))
+    radius = the_page._penalized(risk, mu.double(), tol=1e-8).norm(dim=1)
+    residual, multiplier = kkt_residual(risk, the_page._in_balls(risk, radius, tol=1e-8), radius)
+    assert float(residual) < 1e-6
+    assert float(multiplier) == pytest.approx(float(mu), rel=1e-2)
+
+
+def test_the_path_of_radii_is_drawn_at_its_own_prices():
+    seen = page(KEY).claim("nonconvex_breaks_the_match").observe(0, {"grid": 1000}).evidence
+    drawn = seen.picture.series[0]
+    risk = noisy_logistic(Seed(0).torch(), dim=5, samples=200, l2=0.0)
+    places = [0, len(drawn.x) // 2, len(drawn.x) - 1]
+    expected = the_page.matching_radius(risk, [float(drawn.x[one]) for one in places])
+    assert [float(drawn.y[one]) for one in places] == pytest.approx(expected.tolist(), rel=1e-9)
+    assert "steps of ln μ 0.0184, slope at most 0.3" in seen.detail
+
+
+def test_the_slope_of_the_radius_is_its_derivative():
+    risk, mus = noisy_logistic(generator(), dim=4, l2=0.0), torch.tensor([0.003, 0.1, 5.0]).double()
+    above, below = (the_page.matching_radius(risk, mus * factor) for factor in (1.001, 0.999))
+    slopes = (below - above) / np.log(1.001 / 0.999)
+    torch.testing.assert_close(the_page._radius_slopes(risk, mus), slopes, rtol=1e-4, atol=0)
 
 
 def test_matching_radius_is_that_of_scikit_learn():

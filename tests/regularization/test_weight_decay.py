@@ -1,4 +1,5 @@
 import copy
+import inspect
 
 import numpy as np
 import pytest
@@ -7,13 +8,18 @@ from scipy.optimize import minimize
 from sklearn.linear_model import Lasso, Ridge
 from torch import nn
 from torch.nn import functional as F
+from torch.nn.utils.parametrizations import weight_norm
 from torch.optim.lr_scheduler import OneCycleLR
 
 from planting import assert_caught
+from principia.lab.catalog import page
 from principia.lab.errors import UsageError
+from principia.lab.experiments import Run
+from principia.lab.seeds import Seed
 from principia.lab.training import Supervised, fit
 from principia.networks.mlp import MLP
-from principia.regression.lasso import ProximalSGD
+from principia.optimization.curriculum import ParallelMLP
+from principia.regression.lasso import ProximalSGD, soft_threshold_
 from principia.regularization.weight_decay import (
     ProximalL1,
     decay,
@@ -38,17 +44,17 @@ def draw(*shape, seed=0):
          "return (1 - mu) * theta - lr * gradient", SGD_IS_L2),
         ("return (1 - lr * mu) * theta - lr * gradient",
          "return (1 - lr * mu) * theta - gradient", SGD_IS_L2),
-        ("0.0 if p.ndim < 2 or p in gains else float(given)", "float(given)", SGD_IS_L2),
+        ("0.0 if p in free else float(given)", "float(given)", SGD_IS_L2),
         ("float(given.get(name, 0.0))", "float(max(given.values()))", SGD_IS_L2),
         ("name: strength, **rate}", "name: strength / 2, **rate}", SGD_IS_L2),
         ('{} if lr is None else {"lr": lr}', "{}", SGD_IS_L2),
         ("return torch.cholesky_solve(H, factor)",
          "return torch.cholesky_solve(torch.eye(H.shape[-1]).to(H), factor)",
          "l2_shrinks_by_eigenvalue"),
-        ("torch.diag_embed(d.expand(H.shape[:-1]))",
-         "torch.diag_embed(d.mean(dim=-1, keepdim=True).expand(H.shape[:-1]))",
+        ("torch.diag_embed(d))", "torch.diag_embed(d.mean(dim=-1, keepdim=True).expand_as(d)))",
          "unequal_decay_does_not_diagonalize"),
-        ('group["lr"] * group["lam"], out', 'group["lam"], out', ZEROS),
+        ('soft_threshold_(moved, group["lr"] * group["lam"])',
+         'soft_threshold_(moved, group["lam"])', ZEROS),
         ("loss = self.base.step(closure)  #", "loss = None  #", ZEROS),
         ("strength * p.abs().sum()", "strength * p.square().sum()", ZEROS),
         ("strength * p.abs().sum()", "2 * strength * p.abs().sum()", ZEROS),
@@ -56,6 +62,11 @@ def draw(*shape, seed=0):
 )
 def test_claims_catch_planted_bugs(old, new, claim):
     assert_caught(KEY, old, new, claim)
+
+
+def test_every_misprint_is_refuted():
+    for form in ("printed", "printed, second line"):
+        assert page(KEY).claim(SGD_IS_L2).observe(0, {"form": form}).verdict == "refuted"
 
 
 def test_step_is_torchs():
@@ -83,6 +94,31 @@ def test_groups_hold_each_trained_parameter_once_and_only_weights_decay():
     assert sum(len(one["params"]) for one in decay_groups(tied, 0.1)) == 3
 
 
+@pytest.mark.parametrize("decayed_by", [decay_groups, l1_penalty])
+def test_biases_and_gains_of_any_number_of_axes_are_left_alone(decayed_by):
+    rng = torch.Generator().manual_seed(0)
+    normalized = [weight_norm(nn.Linear(4, 3)), weight_norm(nn.Conv2d(2, 3, 2))]
+    with pytest.warns(FutureWarning, match="weight_norm"):
+        normalized.append(nn.utils.weight_norm(nn.Linear(4, 3)))
+    parallel = ParallelMLP([3, 4, 2], copies=5, rng=rng)
+    model = nn.ModuleList([*normalized, parallel])
+    weights = {
+        *(one.parametrizations.weight.original1 for one in normalized[:2]), normalized[2].weight_v,
+        *(layer.weight for layer in parallel.layers),
+    }
+    if decayed_by is decay_groups:
+        found = {p for group in decay_groups(model, 0.1) if group["weight_decay"] for p in
+                 group["params"]}
+    else:
+        l1_penalty(model, 0.1).backward()
+        found = {p for p in model.parameters() if bool(p.grad.any())}
+    assert found == weights
+    assert parallel.layers[0].bias.ndim == normalized[0].parametrizations.weight.original0.ndim + 1
+    named = decay_groups(model, {"3.layers.0.bias": 0.1})  # by name anything may decay
+    decaying = [set(group["params"]) for group in named if group["weight_decay"]]
+    assert decaying == [{parallel.layers[0].bias}]
+
+
 def test_shrinkage_is_ridge_and_what_scipy_minimizes():
     X, y = draw(40, 6), draw(40, seed=1)
     H = X.mT @ X / 40
@@ -99,6 +135,10 @@ def test_shrinkage_is_ridge_and_what_scipy_minimizes():
     both = shrinkage(torch.stack([H, 2 * H]), 0.3)  # batches, and the scale of H and mu together
     torch.testing.assert_close(both, torch.stack([shrinkage(H, 0.3), shrinkage(H, 0.15)]))
     torch.testing.assert_close(shrinkage(H, 0.0), torch.eye(6).double())
+    many = draw(4, 6, seed=3).exp()  # several strengths for one H, and each H with its own
+    torch.testing.assert_close(shrinkage(H, many), torch.stack([shrinkage(H, d) for d in many]))
+    own = shrinkage(torch.stack([H, 2 * H]), many[:2])
+    torch.testing.assert_close(own, torch.stack([shrinkage(H, many[0]), shrinkage(2 * H, many[1])]))
 
 
 @pytest.mark.parametrize(
@@ -145,6 +185,28 @@ def test_plain_steps_are_those_of_the_lasso_page():
     ProximalL1([ours], torch.optim.SGD, lam=2.0, lr=0.3).step()
     ProximalSGD([theirs], lr=0.3, l1=2.0).step()
     torch.testing.assert_close(ours, theirs)
+
+
+def test_the_threshold_in_place_is_torchs_for_one_tensor_or_several():
+    first, second = draw(7), draw(3, 4, seed=1).T  # not contiguous
+    expected = [F.softshrink(one, 0.3) for one in (first, second)]
+    soft_threshold_(first, 0.3)
+    soft_threshold_([second], 0.3)
+    assert torch.equal(first, expected[0])
+    assert torch.equal(second, expected[1])
+
+
+def test_no_decay_is_never_the_chosen_one(monkeypatch):
+    module = page(KEY).load()
+    monkeypatch.setattr(module, "_trained", lambda run, name, data, method, epochs: [None] * 5)
+    # without decay the error is smallest; of the others that of the second is
+    monkeypatch.setattr(module, "_errors", lambda nets, x, y: torch.tensor(
+        [0.1, 0.4, 0.2, 0.3, 0.5], dtype=torch.float64)[:, None].expand(-1, x.shape[1]))
+    monkeypatch.setattr(module, "_single", lambda nets: nn.Identity())
+    outcome = page(KEY).experiments()["noisy_labels_mlp"](Run(Seed(0), "quick"), pairs=2)
+    for method in ("sgd", "adam_l2", "adamw"):
+        assert outcome.metrics[f"digits_{method}_error"] == pytest.approx(0.2)
+        assert outcome.metrics[f"digits_{method}_gain"] == pytest.approx(-0.1)
 
 
 def test_saved_copied_and_scheduled_optimizers_go_on_exactly():
@@ -242,14 +304,21 @@ def test_bad_input_is_told_in_one_sentence():
     mlp, H = MLP([2, 3, 1], rng=torch.Generator()), torch.eye(2)
     with pytest.raises(UsageError, match=r"decay_groups: lr\*weight_decay must be < 1; got 2"):
         decay_groups(mlp, 2.0, lr=1.0)
-    for call in (decay_groups, l1_penalty):
+    for call, knob in ((decay_groups, "mu"), (l1_penalty, "strengths")):
+        sentence = rf"{call.__name__}: {knob} must be in \[0, inf\); got (-1|nan)"
         for bad in (-1.0, float("nan"), {"layers.0.weight": -1.0}):
-            with pytest.raises(UsageError, match=r"strengths must be in \[0, inf\); got (-1|nan)"):
+            with pytest.raises(UsageError, match=sentence):
                 call(mlp, bad)
+        with pytest.raises(UsageError, match=sentence):
+            call(nn.BatchNorm1d(2), -1.0)  # also where nothing has it
         with pytest.raises(UsageError, match=r"'layer\.0\.weight'\. Did you mean 'layers\.0\.wei"):
             call(mlp, {"layer.0.weight": 1.0})
     with pytest.raises(UsageError, match=r"shrinkage: mu must be in \[0, inf\); got -1"):
         shrinkage(H, -1.0)
+    for shape in ((3,), (5, 3), (2, 3)):
+        sentence = r"shrinkage: mu must be of a shape that broadcasts to \(2,\); got 'shape"
+        with pytest.raises(UsageError, match=sentence):
+            inspect.unwrap(shrinkage)(H, torch.ones(shape))
     with pytest.raises(UsageError, match=r"shrinkage: H must be symmetric; got .* A Hessian is"):
         shrinkage(torch.tensor([[1.0, 0.5], [0.0, 1.0]]), 0.1)
     with pytest.raises(UsageError, match=r"H \+ mu must be positive definite; .* raise mu"):
@@ -257,6 +326,15 @@ def test_bad_input_is_told_in_one_sentence():
     p = nn.Parameter(theta)
     with pytest.raises(UsageError, match=r"ProximalL1: lam must be in \[0, inf\); got -1"):
         ProximalL1([{"params": [p], "lam": -1.0}], torch.optim.SGD, lr=0.1)
+    optimizer = ProximalL1([p], torch.optim.SGD, lam=1.0, lr=0.1)
+    q = nn.Parameter(torch.ones(2))
+    for options in ({"lam": -1.0}, {"lam": float("inf")}, {"lr": -0.1}, {"lr": float("nan")}):
+        sentence = rf"ProximalL1: {next(iter(options))} must be in \[0, inf\); got "
+        with pytest.raises(UsageError, match=sentence):
+            optimizer.add_param_group({"params": [q], **options})
+        with pytest.raises(UsageError, match=sentence):
+            ProximalL1([{"params": [q], **options}], torch.optim.SGD, lr=0.1)
+    assert len(optimizer.param_groups) == 1
     with pytest.raises(UsageError, match="base_optimizer must be one with a learning rate"):
         ProximalL1([p], lambda params: _Rateless(params, {}), lam=1.0)
 

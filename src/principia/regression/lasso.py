@@ -40,7 +40,7 @@ __all__ = [
 
 import itertools
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Annotated, Any, Literal, final
 
 import numpy as np
@@ -93,6 +93,15 @@ def soft_threshold(z: Float[Tensor, "..."], t: Prices) -> Float[Tensor, "..."]:
 
 def _shrunk(z: Tensor, t: Tensor) -> Tensor:
     return z - z.clamp(-t, t)
+
+
+def soft_threshold_(z: Tensor | Iterable[Tensor], t: float) -> None:
+    """Apply one soft threshold to a tensor, or to each of several, in place.
+
+    It reads and writes the memory of each once, as optimizers want it.
+    """
+    for one in (z,) if isinstance(z, Tensor) else z:
+        torch.ops.aten.softshrink.out(one, t, out=one)
 
 
 @checked
@@ -183,7 +192,7 @@ class ProximalSGD(torch.optim.Optimizer):
             for p in group["params"]:
                 if p.grad is not None:
                     p.add_(p.grad, alpha=-lr)
-                    torch.ops.aten.softshrink.out(p, lr * l1, out=p)  # the soft threshold, in place
+                    soft_threshold_(p, lr * l1)  # while the cache still holds it
         return loss
 
 

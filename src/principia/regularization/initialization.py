@@ -79,11 +79,16 @@ Law = Literal["normal", "uniform"]
 Model = TypeVar("Model", nn.Module, Tensor)
 Form = Literal["correct", "printed"]
 Wide = Annotated[int, Range(128, 512)]
-Draws = Annotated[int, Range(20, 100)]
+Draws = Annotated[int, Range(50, 100)]
 LAYERS = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d)
 INPUTS = 16  # of a batch whose moments are measured; more add little, they share the weights
 CELLS = 20  # of equal probability, for the test of a law
-DRAWN = "of the mean over independent draws of weights and inputs"
+# by Student's t chance exceeds 5 standard errors of 50 draws once in 100,000, and less with more
+DRAWN = "of the mean over 50 or more independent draws of weights and inputs"
+LOGS = (
+    "of the logarithm of the mean, by mean and variance of the logarithms of 50 or more draws: "
+    "a product of layers is log-normal, and its plain mean hangs on rare large draws"
+)
 
 
 @checked
@@ -278,7 +283,7 @@ def uniform_and_gaussian_agree(
         drawn = initialize_(weight, "lecun", law=law, gain=gain, rng=rng).flatten() * n**0.5
         seen.append(torch.histogram(drawn, edges, density=True).hist)
         parts[f"variance / σ², {law}"] = estimates(
-            drawn.square().mean(), 1, error=math.sqrt((fourth - 1) / len(drawn)), k=4,
+            drawn.square().mean(), 1, error=math.sqrt((fourth - 1) / len(drawn)),
             why="of the mean square of independent draws of a known law",
         )
     return every(parts).drawn(
@@ -293,7 +298,7 @@ def uniform_and_gaussian_agree(
 )
 def lecun_preserves_variance(
     seed: Seed, *, depth: Annotated[int, Range(2, 8)] = 6, width: Wide = 512,
-    draws: Draws = 20, form: Form = "correct",
+    draws: Draws = 50, form: Form = "correct",
 ) -> Evidence:
     r"""$w\sim U[-\sqrt{3/n},\sqrt{3/n}]$, of variance $1/n$: linear layers keep $E[z^2]$."""
     gain = 1.0 if form == "correct" else 3**-0.5
@@ -307,7 +312,7 @@ def lecun_preserves_variance(
 def torch_default_variance(
     seed: Seed, *, n: Annotated[int, Range(10, 2000)] = 800,
     m: Annotated[int, Range(500, 2000)] = 1250, depth: Annotated[int, Range(2, 8)] = 6,
-    draws: Draws = 20, variance: Literal["1/(3n)", "1/n"] = "1/(3n)",
+    draws: Draws = 50, variance: Literal["1/(3n)", "1/n"] = "1/(3n)",
 ) -> Evidence:
     r"""`nn.Linear` starts with variance $1/(3n)$: after $L$ linear layers $3^{-L}$ is left."""
     factor, own = 1.0 if variance == "1/n" else 1 / 3, seed.child("own")
@@ -322,7 +327,7 @@ def torch_default_variance(
             seed.torch(), [256] * (depth + 1), "identity", draws, (factor, factor), scheme="default"
         ),
         "variance": estimates(
-            n * squares.mean(), factor, error=factor * math.sqrt(0.8 / len(squares)), k=4,
+            n * squares.mean(), factor, error=factor * math.sqrt(0.8 / len(squares)),
             why="of the mean square of independent uniform draws",
         ),
         "initialize_ is torch's start": equal(
@@ -350,8 +355,8 @@ def output_variance_is_input_variance(
         squares[draw] = z.square().mean(dim=1)
     measured, error = _averaged(squares)
     claimed = spreads**2 if form == "correct" else spreads
-    return estimates(measured[-1], claimed[-1], error=error[-1], k=4, why=DRAWN).drawn(
-        Series("measured", spreads, measured, error=4 * error),
+    return estimates(measured[-1], claimed[-1], error=error[-1], why=DRAWN).drawn(
+        Series("measured", spreads, measured, error=5 * error),
         Series("γ = sd²" if form == "correct" else "γ = sd", spreads, claimed, "predicted"),
         x="standard deviation of the inputs", y="variance of the outputs",
     )
@@ -385,8 +390,8 @@ def product_of_uniforms(
             f"density, D = {D}": at_least(density, 0.0, why="a density is never negative"),
             f"cells, D = {D}": identical(shares, torch.full_like(shares, 1 / CELLS)),
             f"draws, D = {D}": at_least(
-                chisquare(counts.numpy()).pvalue, 1e-3,
-                why="a chi-square test of independent draws in equal cells, at the level 1/1000",
+                chisquare(counts.numpy()).pvalue, 1e-6,
+                why="a chi-square test of independent draws in equal cells, at the level 1e-6",
             ),
         }
     return every(parts).drawn(*pictures, x="z", y="density")
@@ -396,7 +401,8 @@ def product_of_uniforms(
 def glorot_compromise(
     seed: Seed, *, n: Annotated[int, Range(20, 300)] = 200,
     m: Annotated[int, Range(400, 1000)] = 800, same: Annotated[int, Range(20, 500)] = 500,
-    draws: Draws = 20, scheme: Literal["glorot", "lecun"] = "glorot",
+    draws: Annotated[int, Range(50, 400)] = 200,
+    scheme: Literal["glorot", "lecun"] = "glorot",
 ) -> Evidence:
     r"""Variance $2/(n+m)$: factors $2n/(n+m)$ forward and $2m/(n+m)$ back; 1 only if $n=m$."""
     return every({
@@ -410,8 +416,8 @@ def glorot_compromise(
 
 @claim(control={"scheme": "lecun"}, source="He, Zhang, Ren and Sun 2015, sec. 2.2")
 def he_keeps_second_moment(
-    seed: Seed, *, depth: Annotated[int, Range(2, 20)] = 20, width: Wide = 128,
-    draws: Annotated[int, Range(50, 100)] = 50, scheme: Literal["he", "lecun"] = "he",
+    seed: Seed, *, depth: Annotated[int, Range(2, 20)] = 20, width: Wide = 256,
+    draws: Draws = 50, scheme: Literal["he", "lecun"] = "he",
 ) -> Evidence:
     r"""ReLU layers with variance $2/n$ keep $E[h^2]$: half of each symmetric $z$ survives."""
     return _multiplied(
@@ -428,8 +434,8 @@ def tanh_fits_the_assumption(
     r"""Activations that start with mean 0 keep it with tanh; the logistic function breaks it."""
     sizes, start = [width] * (depth + 1), {"scheme": "lecun", "law": "uniform"}
     measured, error = _averaged(_profiles(seed.torch(), sizes, activation, draws, start)[0])
-    return estimates(measured, 0, error=error, k=4, why=DRAWN).drawn(
-        Series("measured", range(depth + 1), measured, error=4 * error),
+    return estimates(measured, 0, error=error, why=DRAWN).drawn(
+        Series("measured", range(depth + 1), measured, error=5 * error),
         Series("assumed", [0, depth], [0, 0], "predicted"), x="layer", y="mean activation",
     )
 
@@ -462,7 +468,7 @@ def orthogonal_spectrum(
         ),
         # of an even size: none if the determinant is 1, both +1 and -1 if it is -1
         "real ones of a matrix": estimates(
-            real.mean(), 1, error=matrices**-0.5, k=4,
+            real.mean(), 1, error=matrices**-0.5,
             why="of the mean of 0 or 2, for determinants 1 and -1 are equally likely",
         ),
     })
@@ -477,13 +483,25 @@ def orthogonal_preserves_norm(
     width: Annotated[int, Range(2, 200)] = 6, form: Form = "correct",
 ) -> Evidence:
     r"""$W^\top W=I$ gives $\Vert Wx\Vert=\Vert x\Vert$ through any depth, forward and back."""
-    start = {"scheme": "orthogonal", "gain": 1.0 if form == "correct" else math.sqrt(width)}
-    profile = _profiles(seed.torch(), [width] * (depth + 1), "identity", 1, start)[1:, 0]
-    there, back = (one.div(one[0]).sqrt() for one in (profile[0], profile[1].flip(0)))
+    rng, gain = seed.torch(), 1.0 if form == "correct" else math.sqrt(width)
+    net = _stack([width] * (depth + 1), "identity")
+    initialize_(net, "orthogonal", gain=gain, rng=rng)
+    states = [randn(rng, INPUTS, width).requires_grad_()]
+    for layer in net:
+        states.append(layer(states[-1]))
+    gradients = torch.autograd.grad(states[-1], states, randn(rng, INPUTS, width))
+    # (depth + 1, INPUTS): of every input by itself; each layer has an activation behind it
+    there, back = (
+        torch.stack([one.detach().norm(dim=1) for one in ones[::2]])
+        for ones in (states, gradients)
+    )
+    there, back = there / there[0], back / back[-1]
     layers, why = range(depth + 1), "float64 rounding, layer by layer"
     return every({
         "forward": equal(there, 1, tol=1e-10, why=why).drawn(
-            Series("measured", layers, there), Series("kept", [0, depth], [1, 1], "predicted"),
+            Series("longest", layers, there.amax(dim=1)),
+            Series("shortest", layers, there.amin(dim=1)),
+            Series("kept", [0, depth], [1, 1], "predicted"),
             x="layer", y="length, of the input = 1", log="y",
         ),
         "back": equal(back, 1, tol=1e-10, why=why),
@@ -567,35 +585,40 @@ def lsuv_unit_variance(
         "gain": at_least_goal(0.5), "he_accuracy": at_least_goal(0.8),
         "orthogonal_accuracy": at_least_goal(0.8), "default_accuracy": at_most_goal(0.2),
     },
-    source="He et al. 2015, fig. 3: 30 layers learn from variance 2/n and stall from a smaller one",
+    source="He et al. 2015, fig. 3: 30 layers learn from variance 2/n and stall from Xavier's, "
+    "which has no goal here; at full budget the rate rises and falls, for 3 epochs to suffice",
 )
 def deep_relu(
     run: Run, *, pairs: Annotated[int, Range(2, 10)] = 3,
-    peak: Annotated[float, Range(0.001, 0.1)] = 0.02,
+    lr: Annotated[float, Range(0.001, 0.1)] = 0.01,
 ) -> None:
     """Trains a plain ReLU network of 30 layers on MNIST, or of 20 on 8 x 8 digits when quick.
 
+    Quick, it takes 15 epochs of gradient descent at a constant rate. At full budget there are only
+    3 epochs, in which the rate rises to twice as much and falls to 0 (one cycle), for all starts;
+    Glorot's is among them, as in the paper, and nothing is asked of it.
+
     Args:
-        pairs: How often He's start and torch's are compared.
-        peak: Largest learning rate of plain gradient descent.
+        pairs: How often the starts are compared.
+        lr: Learning rate of plain gradient descent.
     """
     x, y, x_test, y_test = handwriting(run)
     # ReLU layers draw inputs together that are not centered, until the last ones cannot tell them
     center, scale = x.mean(), x.std()
     x, x_test = ((one.flatten(1) - center) / scale for one in (x, x_test))
-    depth, width, batch_size, epochs = (30, 160, 64, 3) if run.full else (20, 64, 32, 7)
+    depth, width, batch_size, epochs = (30, 160, 64, 3) if run.full else (20, 64, 32, 15)
     sizes = [x.shape[1], *[width] * (depth - 1), 10]
     found: dict[str, list[float]] = {"he": [], "default": [], "orthogonal": []}
+    if run.full:
+        found["glorot"] = []
     for pair, scheme in itertools.product(range(pairs), found):
-        if pair and scheme == "orthogonal":  # a second good start, seen once
-            continue
         seed = run.seed.child(f"pair {pair}")
         mlp = _started(sizes, scheme, x, seed)
         trained = fit(
-            mlp, (x, y), Supervised(F.cross_entropy), torch.optim.SGD(mlp.parameters()),
-            epochs=epochs, batch_size=batch_size, parts=[OneCycle(peak, rise=0.1)],
-            validation=(x_test, y_test), metrics={"accuracy": accuracy}, seed=seed, run=run,
-            name=f"{scheme}_{pair}",
+            mlp, (x, y), Supervised(F.cross_entropy), torch.optim.SGD(mlp.parameters(), lr=lr),
+            epochs=epochs, batch_size=batch_size, validation=(x_test, y_test),
+            parts=[OneCycle(2 * lr, rise=0.1)] if run.full else [],
+            metrics={"accuracy": accuracy}, seed=seed, run=run, name=f"{scheme}_{pair}",
         )
         found[scheme].append(trained.history[-1]["validation_accuracy"])
         if scheme == "he":
@@ -660,14 +683,26 @@ def _multiplied(
     for name, moments, factor in (
         ("forward", forward, factors[0]), ("back", backward.flip(1), factors[1])
     ):
-        mean, error = _averaged(moments / moments[:, :1])
-        predicted = factor ** layers.double()
-        parts[name] = estimates(mean[-1], predicted[-1], error=error[-1], k=4, why=DRAWN).drawn(
-            Series("measured", layers, mean, error=4 * error),
-            Series("predicted", layers, predicted, "predicted"),
+        logs, error = _log_averaged(moments / moments[:, :1])
+        predicted = math.log(factor) * layers.double()
+        parts[f"{name}, logarithm"] = estimates(
+            logs[-1], predicted[-1], error=error[-1], why=LOGS
+        ).drawn(
+            Series("measured", layers, logs.exp(), error=5 * error * logs.exp()),
+            Series("predicted", layers, predicted.exp(), "predicted"),
             x="layers passed", y=f"second moment, {name}", log="y",
         )
         # sharper: what a layer does, whatever the layers before it made of the signal
         mean, error = _averaged((moments[:, 1:] / moments[:, :-1]).mean(dim=1, keepdim=True))
-        parts[f"{name}, a layer"] = estimates(mean[0], factor, error=error[0], k=4, why=DRAWN)
+        parts[f"{name}, a layer"] = estimates(mean[0], factor, error=error[0], why=DRAWN)
     return every(parts)
+
+
+def _log_averaged(
+    samples: Float[Tensor, "R K"]
+) -> tuple[Float[Tensor, " K"], Float[Tensor, " K"]]:
+    """Estimate the logarithms of the means of log-normal samples, and their standard errors."""
+    logs, count = samples.log(), len(samples)
+    spread = logs.var(dim=0)
+    error = (spread / count + spread**2 / (2 * (count - 1))).sqrt()
+    return logs.mean(dim=0) + spread / 2, error

@@ -6,6 +6,7 @@ every checkpoint through `state_dict`, so that a run resumes exactly. Pages have
 
 import copy
 import math
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Annotated, Any, Literal, final
@@ -248,7 +249,8 @@ class SWA(Part):
 class EarlyStopping(Part):
     """Keeps the best weights by a number of the epoch, and stops when it no longer improves.
 
-    A number that is not finite counts as no improvement.
+    A number that is not finite counts as no improvement, and is reported: in the reason to stop, or
+    else by a warning at the end.
 
     Args:
         metric: Which number decides: `validation_loss`, `validation_accuracy`, ...
@@ -274,7 +276,8 @@ class EarlyStopping(Part):
 
     def begin(self, model: nn.Module, optimizers: Mapping[str, Optimizer], steps: int) -> None:
         """Forget the best of an earlier training."""
-        self._best, self._waited, self._undefined, self._weights = math.inf, 0, 0, {}
+        self._best, self._waited, self._weights = math.inf, 0, {}
+        self._undefined = self._untold = 0  # numbers that are not finite, since the best; in all
 
     def after_epoch(self, model: nn.Module, row: Row) -> str:
         """Compare with the best so far."""
@@ -285,34 +288,42 @@ class EarlyStopping(Part):
                 f"EarlyStopping: metric must be one of {', '.join(row)}; got {self.metric!r}.{hint}"
             )
         value = row[self.metric] if self.better == "lower" else -row[self.metric]
-        if value < self._best - self.min_delta:
+        if math.isfinite(value) and value < self._best - self.min_delta:
             self._best, self._waited, self._undefined = value, 0, 0
             if self.restore_best:
                 self._weights = copy.deepcopy(dict(model.state_dict()))
             return ""
         self._waited += 1
-        self._undefined += not math.isfinite(value)
+        if not math.isfinite(value):
+            self._undefined, self._untold = self._undefined + 1, self._untold + 1
         if self.patience is None or self._waited < self.patience:
             return ""
+        self._untold -= self._undefined
         also = f", and was not finite in {self._undefined} of them" if self._undefined else ""
         return f"{self.metric} did not improve for {self._waited} epochs{also}"
 
     def finish(self, model: nn.Module) -> None:
-        """Leave the best weights in the model."""
+        """Leave the best weights in the model; warn of numbers that no reason has told of."""
         if self._weights:
             model.load_state_dict(self._weights)
+        if self._untold:
+            warnings.warn(
+                f"EarlyStopping: {self.metric} was not finite in {self._untold} epochs, which "
+                "count as no improvement. Lower the learning rate, or look at the validation data.",
+                stacklevel=2,
+            )
 
     def state_dict(self) -> dict[str, Any]:
         """Give the best weights and how long it has waited."""
         return {
             "best": self._best, "waited": self._waited, "undefined": self._undefined,
-            "weights": self._weights,
+            "untold": self._untold, "weights": self._weights,
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Take back the best weights and the waiting."""
         self._best, self._waited = state["best"], state["waited"]
-        self._undefined = state["undefined"]
+        self._undefined, self._untold = state["undefined"], state["untold"]
         self._weights = dict(state["weights"])
 
 
