@@ -30,8 +30,8 @@ def _(X, y, epochs):
 
 @perceptron.peer(
     "sklearn.linear_model.Perceptron", package="scikit-learn",
-    slower="Its loop over the points is compiled; ours makes ten NumPy calls a correction, and with "
-    "few points the 188 to 320 corrections are most of the work.",
+    slower="Its loop over the points is compiled; ours makes ten NumPy calls a correction, and "
+    "with few points the 188 to 320 corrections are most of the work.",
 )
 def _(X, y, epochs):
     from sklearn.linear_model import Perceptron
