@@ -34,7 +34,7 @@ KEY = "regression/lasso"
         ("@ X)[..., 0, :].abs()", "@ X)[..., 0, :]", "empty_above_lambda_max"),
         ("(pull - prices * w.sign())", "(pull + prices * w.sign())", "optimality"),
         ("(pull.abs() - prices).clamp_min(0)", "0 * pull", "optimality"),
-        ("(p, lr * l1, out", "(p, l1, out", "equals_sklearn"),
+        ("soft_threshold_(p, lr * l1)", "soft_threshold_(p, l1)", "equals_sklearn"),
         ("p.add_(p.grad, alpha=-lr)", "p.add_(p.grad, alpha=lr)", "optimality"),
         ("return lost + (prices", "return lost - (prices", "optimality"),
         ("X, 2, keepdim=True) ** 2 /", "X, 2, keepdim=True) ** 2 / 3 /", "ista_rate"),
