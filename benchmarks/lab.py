@@ -22,7 +22,9 @@ from principia.lab.seeds import Seed
 from principia.lab.training import Supervised, fit
 from principia.networks import MLP
 
-SAME_STEPS = within(1e-3, why="the same steps on the same batches, float32 rounding adds up")
+SAME_STEPS = within(
+    1e-2, why="the same steps on the same batches; rounding in float32 grows over hundreds of them"
+)
 
 
 class Batches:
