@@ -114,9 +114,11 @@ def _quasi_hyperbolic(params):
     return QHM(params, LR, BETA, nu=1.0, foreach=True)  # its foreach is off unless told
 
 
-ema_momentum.peer("pytorch_optimizer.QHM", package="pytorch_optimizer")(
-    steps(_quasi_hyperbolic, before=corrected_mean)
-)
+ema_momentum.peer(
+    "pytorch_optimizer.QHM", package="pytorch_optimizer",
+    slower="With few parameters calls are most of the time, and ours also counts its steps, lets "
+    "the weight of the past rise, and corrects the mean itself.",
+)(steps(_quasi_hyperbolic, before=corrected_mean))
 
 
 @race(parameters=PARAMETERS, agree=ROUNDING)

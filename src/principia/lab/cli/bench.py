@@ -23,7 +23,7 @@ def bench(
     keys: tuple[str, ...] = (),
     *,
     threads: Jobs = 1,
-    seconds: Annotated[float, Range(0.0, 3600.0)] = 3.0,
+    seconds: Annotated[float, Range(0.0, 3600.0)] = 2.0,
     against: str | None = None,
     json_: bool = False,
     markdown: bool = False,
