@@ -80,6 +80,7 @@ def test_from_the_file_system_figures_are_drawn_and_break_it_breaks(tab, site):
     tab.goto((site / "connectionism" / "hopfield.html").as_uri())
     card = tab.locator(".claim").first
     expect(card.locator(".verdict")).to_have_text("holds")
+    card.scroll_into_view_if_needed()  # a figure is drawn when its card comes into view
     expect(card.locator(".figure .main-svg").first).to_be_visible()
     card.locator(".break").click()
     expect(card.locator(".verdict")).to_have_text("refuted")

@@ -201,7 +201,7 @@ def lstsq(
         rcond: Singular values below this share of the largest count as 0; none means rounding.
 
     Example:
-        >>> lstsq(torch.tensor([[1.0, 1.0]]), torch.tensor([4.0]))
+        >>> lstsq(torch.tensor([[1.0, 1.0]]), torch.tensor([4.0])).round(decimals=3)
         tensor([2., 2.])
     """
     columns = _columns("lstsq", X, Y)
