@@ -62,6 +62,16 @@ def test_ridge_and_lasso_are_those_of_scikit_learn(condition):
     assert objective(ours.numpy()) == pytest.approx(objective(theirs), rel=1e-10)
 
 
+@pytest.mark.parametrize("condition", [2.0, 1e4])
+def test_columns_far_from_0_are_centered_block_by_block_without_losing_digits(condition):
+    X, y = tall(condition)
+    X = X + 1e4 * np.arange(COLUMNS)  # the sum of their squares would hide all that matters
+    ours = ridge_path(*map(torch.from_numpy, (X, y, np.array([3.0]))), center=True)[0]
+    theirs = Ridge(3.0, solver="svd").fit(X, y).coef_
+    slack = 100 * UNIT * 1e4 * COLUMNS * condition * np.linalg.norm(theirs)
+    np.testing.assert_allclose(ours, theirs, atol=slack, rtol=0)
+
+
 @pytest.mark.parametrize("condition", [2.0, 45.0])
 def test_single_precision_loses_no_more_digits_than_it_has(condition):
     """Squaring the condition number would cost float32 half of them."""

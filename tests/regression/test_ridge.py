@@ -31,8 +31,7 @@ def problem(s, d, *outputs, seed=0):
         ("(d**2 + alphas.to(d)[:, None])).sum(dim=1)", "(d**2 + alphas.to(d)[:, None])).sum(dim=1)"
          ".sqrt()", "svd_shrinkage"),
         ("kept = d > rounding", "kept = d > 0 * rounding", "limits"),
-        ("X - middle, targets - targets.mean(dim=0)", "X, targets - targets.mean(dim=0)",
-         "sklearn_convention"),
+        ("middle=middle if center else None", "middle=None", "sklearn_convention"),
         ("- center / len(X)", "", "leave_one_out_shortcut"),
         ("rest = 1 - keep", "rest = 1 + keep", "leave_one_out_shortcut"),
         ("X.new_tensor([sigma2 / tau])", "X.new_tensor([tau / sigma2])", "map_estimate"),

@@ -208,8 +208,8 @@ def _decompose(
             "column out and pass center=True.", stacklevel=4,
         )
     if center:
-        X, targets = X - middle, targets - targets.mean(dim=0)
-    few, shares = few_rows(X, targets, mild=MILD)
+        targets = targets - targets.mean(dim=0)
+    few, shares = few_rows(X, targets, middle=middle if center else None, mild=MILD)
     U, d, Vh = torch.linalg.svd(few, full_matrices=False)
     size = (d.square().sum() + len(X) * middle.square().sum()).sqrt()  # of X as it was
     rounding = size * max(X.shape) * torch.finfo(X.dtype).eps
@@ -221,7 +221,7 @@ def _decompose(
         raise refuse(owner, "alphas", domain, 0, hint)
     U, d, Vh = U[:, kept], d[kept], Vh[kept]
     if every_row:
-        return U if few is X else X @ (Vh.mT / d), d, Vh, targets
+        return U if len(few) == len(X) else (X - middle) @ (Vh.mT / d), d, Vh, targets
     return U, d, Vh, shares
 
 
