@@ -1,58 +1,77 @@
 """Runs that are killed with SIGKILL at random moments and resumed, beside uninterrupted ones.
 
-Both must leave the same bytes: weights, metrics, figures and report.
+Both must leave the same bytes: weights, metrics, figures and report. The uninterrupted one is the
+command in a fresh process; those that are killed are forked from a process that has everything
+loaded, so that a kill hits the work and no import, and hash seeds differ between the two.
 """
 
+import multiprocessing
 import os
 import random
-import signal
 import subprocess
 import sys
 import time
 
 VARYING = {"config.json", ".lock"}  # the time at which a run began; the lock
 KILLS = 2
-EARLIEST = 0.5  # seconds: before that, nothing but imports happens
-
-
-def principia(folder, *words):
-    """Start `principia run` in a folder, with checkpoints as often as possible."""
-    return subprocess.Popen(
-        [sys.executable, "-m", "principia", "run", *words, "--threads", "1",
-         "--save-every", "0.05"],
-        cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-    )
+SAID = "said.txt"  # what a killed run printed
+OPTIONS = ("--threads", "1", "--save-every", "0.05")  # checkpoints as often as possible
 
 
 def whole_run(place, *words, codes=(0,)):
-    """Run to the end and give the seconds that it took; it must end with one of the codes."""
+    """Run to the end, which must come with one of the codes, and give the seconds of its work."""
     place.mkdir(exist_ok=True)
-    began = time.monotonic()
-    process = principia(place, *words)
-    said, complained = process.communicate()
-    assert process.returncode in codes, said + complained
-    return time.monotonic() - began
+    command = [sys.executable, "-m", "principia", "run", *words, *OPTIONS]
+    ended = subprocess.run(
+        command, cwd=place, env={**os.environ, "OMP_NUM_THREADS": "1"}, capture_output=True,
+        text=True, check=False,
+    )
+    assert ended.returncode in codes, ended.stdout + ended.stderr
+    began = max(path.stat().st_mtime for path in place.glob("runs/*/config.json"))  # after imports
+    return time.time() - began
 
 
 def killed_run(place, *words, took, kills=KILLS, codes=(0,)):
-    """Run, kill and resume again and again, then let it end."""
+    """Run, kill and resume again and again within the seconds of its work, then let it end."""
     place.mkdir(exist_ok=True)
     before = set(place.glob("runs/[!.]*"))
     dice = random.Random(" ".join(words))
 
     def going_on():
-        return ["--resume", "last"] if set(place.glob("runs/[!.]*")) - before else words
+        return ("--resume", "last") if set(place.glob("runs/[!.]*")) - before else words
 
     for _ in range(kills):
-        process = principia(place, *going_on())
-        try:
-            process.communicate(timeout=dice.uniform(EARLIEST, max(took, 1.0)))
+        process = _forked(place, going_on())
+        process.join(dice.uniform(0, took))
+        if process.exitcode is not None:
             break  # it was done before it could be killed
-        except subprocess.TimeoutExpired:
-            process.send_signal(signal.SIGKILL)
-            process.communicate()
-    whole_run(place, *going_on(), codes=codes)
+        process.kill()
+        process.join()
+    process = _forked(place, going_on())
+    process.join()
+    assert process.exitcode in codes, (place / SAID).read_text()
+
+
+def _forked(place, words):
+    """Start `principia run` in a folder, in a process that starts with everything loaded."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["principia.lab.web.preload"])
+    process = context.Process(target=_command, args=(place, words, dict(os.environ)))
+    process.start()
+    return process
+
+
+def _command(place, words, environment):
+    os.environ.clear()
+    os.environ.update(environment)
+    os.chdir(place)
+    with open(SAID, "w") as said:
+        for stream in (sys.stdout, sys.stderr):
+            os.dup2(said.fileno(), stream.fileno())
+    sys.argv = ["principia", "run", *words, *OPTIONS]
+    from principia.lab.cli import main
+
+    main()
 
 
 def run_folder(place, besides=()):
