@@ -25,6 +25,7 @@ from principia.lab.training import (
     Schedule,
     Supervised,
     accuracy,
+    checkpoints,
     evaluate,
     fit,
 )
@@ -174,6 +175,29 @@ def test_what_has_ended_is_not_trained_again(tmp_path, data):
     again, resumed = train(tmp_path, data, stop_after=1)  # one step would raise
     assert same(whole.model, again.model)
     assert resumed.curves["model"] == whole.history
+
+
+@pytest.mark.parametrize("torn", [False, True])
+def test_a_kill_before_earlier_checkpoints_are_gone_leaves_none_of_them(
+    tmp_path, data, monkeypatch, torn
+):
+    class Killed(BaseException):
+        pass
+
+    def killed(folder, keep):
+        if keep == 1:  # it has ended
+            _, old = next(checkpoints.checkpoints(folder))
+            if torn:
+                (old / checkpoints.TENSORS).unlink()
+            raise Killed
+
+    with monkeypatch.context() as patch:
+        patch.setattr(checkpoints, "prune", killed)
+        with pytest.raises(Killed):
+            train(tmp_path, data)
+    train(tmp_path, data)
+    ((_, left),) = checkpoints.checkpoints(tmp_path / "checkpoints" / "model")
+    assert checkpoints.load(left)[1]["finished"]
 
 
 @pytest.mark.parametrize("optimizer", ["LBFGS", "Adagrad", "RMSprop", "NAdam", "SGD"])

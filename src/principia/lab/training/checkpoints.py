@@ -29,7 +29,7 @@ from principia.lab.domains import Natural, Range
 from principia.lab.errors import UsageError
 from principia.lab.knobs import checked
 
-__all__ = ["checkpoints", "latest", "load", "save"]
+__all__ = ["checkpoints", "latest", "load", "prune", "save"]
 
 FORMAT = 1
 MANIFEST, TENSORS = "manifest.json", "tensors.safetensors"
@@ -79,9 +79,14 @@ def save(
     except BaseException:
         shutil.rmtree(temporary, ignore_errors=True)
         raise
+    prune(folder, keep)
+    return final
+
+
+def prune(folder: Path, keep: int) -> None:
+    """Remove all checkpoints but the last `keep`."""
     for _, old in list(checkpoints(folder))[:-keep]:
         shutil.rmtree(old, ignore_errors=True)
-    return final
 
 
 def checkpoints(folder: Path) -> Iterator[tuple[int, Path]]:

@@ -342,8 +342,7 @@ class _Training:
 
     def resume(self, run: Run, name: str) -> None:
         """Take back the newest saved state, if there is one; refuse one of another training."""
-        found = checkpoints.latest(self.folder) if self.folder else None
-        if found is None:
+        if self.folder is None or (found := checkpoints.latest(self.folder)) is None:
             return
         _, state = found
         if reason := difference(state["settings"], self.settings):
@@ -358,7 +357,9 @@ class _Training:
         self.stopped, self.history = state["stopped"], state["history"]
         for part, its in zip(self.parts, state["parts"], strict=True):
             part.load_state_dict(its)
-        if not self.finished:
+        if self.finished:
+            checkpoints.prune(self.folder, keep=1)  # the kill may have come before that was done
+        else:
             for key, one in self.optimizers.items():
                 one.load_state_dict(state["optimizers"][key])
             self.rng.set_state(state["rng"])
