@@ -42,3 +42,23 @@ def one_thread():
 @pytest.fixture
 def seeds(request):
     return range(request.config.getoption("--seeds"))
+
+
+@pytest.fixture
+def untouched():
+    """Refuse a test that touches a global generator: everything random comes from a seed.
+
+    Python's own is left out, because the type checker of the tests draws from it; pages may not
+    even import it.
+    """
+    before = _generators()
+    yield
+    assert _generators() == before, "a global generator was touched"
+
+
+def _generators():
+    import numpy as np
+    import torch
+
+    _, keys, place, *_ = np.random.get_state()
+    return torch.get_rng_state().numpy().tobytes(), keys.tobytes(), place

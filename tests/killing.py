@@ -1,16 +1,20 @@
 """Runs that are killed with SIGKILL at random moments and resumed, beside uninterrupted ones.
 
-Both must leave the same bytes: weights, metrics, figures and report. The uninterrupted one is the
-command in a fresh process; those that are killed are forked from a process that has everything
-loaded, so that a kill hits the work and no import, and hash seeds differ between the two.
+Both must leave the same bytes: weights, metrics, figures and report. The uninterrupted one runs in
+the process of the tests, with types and shapes checked; those that are killed are forked from a
+process that has everything loaded, so that a kill hits the work and no import. Their hash seeds
+differ: what depends on the order of a set shows.
 """
 
 import multiprocessing
 import os
 import random
-import subprocess
 import sys
 import time
+
+import pytest
+
+from principia.lab.cli import main
 
 VARYING = {"config.json", ".lock"}  # the time at which a run began; the lock
 KILLS = 2
@@ -19,16 +23,13 @@ OPTIONS = ("--threads", "1", "--save-every", "0.05")  # checkpoints as often as 
 
 
 def whole_run(place, *words, codes=(0,)):
-    """Run to the end, which must come with one of the codes, and give the seconds of its work."""
+    """Run to the end, which must come with one of the codes, and give the seconds that it took."""
     place.mkdir(exist_ok=True)
-    command = [sys.executable, "-m", "principia", "run", *words, *OPTIONS]
-    ended = subprocess.run(
-        command, cwd=place, env={**os.environ, "OMP_NUM_THREADS": "1"}, capture_output=True,
-        text=True, check=False,
-    )
-    assert ended.returncode in codes, ended.stdout + ended.stderr
-    began = max(path.stat().st_mtime for path in place.glob("runs/*/config.json"))  # after imports
-    return time.time() - began
+    began = time.monotonic()
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(SystemExit) as ended:
+        _run(place, words, patch)
+    assert ended.value.code in codes
+    return time.monotonic() - began
 
 
 def killed_run(place, *words, took, kills=KILLS, codes=(0,)):
@@ -53,24 +54,27 @@ def killed_run(place, *words, took, kills=KILLS, codes=(0,)):
 
 
 def _forked(place, words):
-    """Start `principia run` in a folder, in a process that starts with everything loaded."""
+    """Run in a process that starts with everything loaded, and writes down what it says."""
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["principia.lab.web.preload"])
-    process = context.Process(target=_command, args=(place, words, dict(os.environ)))
+    process = context.Process(target=_run_quietly, args=(place, words, dict(os.environ)))
     process.start()
     return process
 
 
-def _command(place, words, environment):
+def _run_quietly(place, words, environment):
     os.environ.clear()
     os.environ.update(environment)
-    os.chdir(place)
-    with open(SAID, "w") as said:
+    with (place / SAID).open("w") as said:
         for stream in (sys.stdout, sys.stderr):
             os.dup2(said.fileno(), stream.fileno())
-    sys.argv = ["principia", "run", *words, *OPTIONS]
-    from principia.lab.cli import main
+    _run(place, words, pytest.MonkeyPatch())
 
+
+def _run(place, words, patch):
+    """Do what the command `principia run` does in a folder, and exit."""
+    patch.chdir(place)
+    patch.setattr(sys, "argv", ["principia", "run", *words, *OPTIONS])
     main()
 
 

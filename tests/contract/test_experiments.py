@@ -17,10 +17,13 @@ EXPERIMENTS = [
 
 
 @pytest.mark.parametrize("key", EXPERIMENTS)
-def test_a_killed_run_ends_like_a_whole_one(key, tmp_path):
+@pytest.mark.usefixtures("untouched")
+def test_its_quick_run_beats_its_floor_and_a_kill_changes_nothing(key, tmp_path):
     took = whole_run(tmp_path / "whole", key)
     result = json.loads((run_folder(tmp_path / "whole") / "result.json").read_text())
     assert result["reached"], result
+    assert set(result["goals"]) <= set(result["metrics"])
+    assert result["figures"], "an experiment draws its picture"
 
     killed_run(tmp_path / "killed", key, took=took)
     first, second = (contents(run_folder(tmp_path / name)) for name in ("whole", "killed"))

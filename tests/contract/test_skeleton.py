@@ -43,8 +43,9 @@ def test_it_is_listed_shown_and_checked(copied):
 
 
 def test_it_goes_through_the_contract_tests(copied):
-    command = [sys.executable, "-m", "pytest", "tests/contract/test_pages.py", "-k", "my_idea"]
-    command += ["-q", "-p", "no:cacheprovider", "-p", "no:xdist", "-c", "pyproject.toml"]
+    files = [f"tests/contract/test_{name}.py" for name in ("pages", "experiments")]
+    command = [sys.executable, "-m", "pytest", *files, "-k", "my_idea", "-q"]
+    command += ["-p", "no:cacheprovider", "-p", "no:xdist", "-c", "pyproject.toml"]
     done = subprocess.run(
         command, capture_output=True, text=True, env=copied, cwd=ROOT, timeout=300, check=False
     )

