@@ -204,7 +204,7 @@ def _(_):
 
 PAGE, COURSE = (
     [f"{page.key}:{name}" for page, name in catalog.select(keys)]
-    for keys in (["networks/mlp"], [one.name for one in catalog.chapters()])
+    for keys in (["mathematics/group"], [one.name for one in catalog.chapters()])
 )
 
 

@@ -157,7 +157,7 @@ adam.peer(
 )
 
 
-@race(parameters=(10_000, 60_000, 300_000),
+@race(parameters=(10_000, 30_000, 100_000),  # bfloat16 is slow where the processor lacks it
       agree=within(0.02, why="the peers' iterations run in bfloat16, with 8 bits"))
 def muon(parameters):
     """Take 3 steps of Muon along given gradients of matrices."""

@@ -70,11 +70,7 @@ def _(X, X_by_column, y, X_tensor, y_tensor, price):
     return torch.cat([weights, (y_tensor.mean() - X_tensor.mean(dim=0) @ weights)[None]])
 
 
-@ridge.peer(
-    "sklearn.linear_model.Ridge", package="scikit-learn",
-    slower="At a million rows both wait for memory; ours reads X once more than theirs, since its "
-    "path has no intercept and a user has to compute it.",
-)
+@ridge.peer("sklearn.linear_model.Ridge", package="scikit-learn")
 def _(X, X_by_column, y, X_tensor, y_tensor, price):
     from sklearn.linear_model import Ridge
 
