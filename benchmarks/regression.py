@@ -74,6 +74,7 @@ def _(X, X_by_column, y, X_tensor, y_tensor, price):
 def _(X, X_by_column, y, X_tensor, y_tensor, price):
     from sklearn.linear_model import Ridge
 
+    # without its copy it would center X in place, and the next round would get another X
     model = Ridge(alpha=1.0, solver="cholesky").fit(X_by_column, y)
     return np.append(model.coef_, model.intercept_)
 
