@@ -1,32 +1,43 @@
-"""Plants a bug in a page and looks whether a claim catches it.
+"""Plants a bug in the components of a page and looks whether a claim catches it.
 
-The page's source is changed in one place, loaded as a module of its own, and the named claim is
-checked against it: the claim runs the broken component, and must not pass.
+The source of the page is changed in one place and stands in for the page while its claims are read
+again: they run the broken component, as users would, and the named one must not pass.
 """
 
-import importlib.util
 import sys
+import types
 
 from principia.lab.catalog import page
 from principia.lab.claims import Claim
+from principia.lab.rooms import room_module
 
 
 def finding_with_bug(key, old, new, claim, seed=0):
-    """Check `claim` of a page in whose source `old` is replaced by `new`."""
+    """Check `claim` of a page in the source of whose components `old` is replaced by `new`."""
     original = page(key)
     source = original.path.read_text(encoding="utf-8")
     assert source.count(old) == 1, f"{key} must have {old!r} exactly once"
-    name = f"planted.{key.replace('/', '.')}"
-    spec = importlib.util.spec_from_loader(name, loader=None)
-    module = importlib.util.module_from_spec(spec)
-    module.__file__ = str(original.path)
-    sys.modules[name] = module
+    original.load_all()  # so that nobody else first meets the page while it is broken
+    whole = sys.modules[original.module]
+    claims_name = f"planted.{room_module(key.replace('/', '.'), 'claims')}"
     try:
-        exec(compile(source.replace(old, new), str(original.path), "exec"), vars(module))
+        executed(original.module, original.path, source.replace(old, new))
+        path = original.room("claims")
+        module = executed(claims_name, path, path.read_text(encoding="utf-8"))
         claims = {one.name: one for one in vars(module).values() if isinstance(one, Claim)}
         return claims[claim].check([seed])
     finally:
-        del sys.modules[name]
+        sys.modules[original.module] = whole
+        sys.modules.pop(claims_name, None)
+
+
+def executed(name, path, source):
+    """Run a source as the module of a name, in the place of the one that has it."""
+    module = types.ModuleType(name)
+    module.__file__ = str(path)
+    sys.modules[name] = module
+    exec(compile(source, str(path), "exec"), vars(module))
+    return module
 
 
 def assert_caught(key, old, new, claim):

@@ -14,7 +14,7 @@ from principia.connectionism import (
     log_cover_fraction,
     separable,
 )
-from principia.connectionism.cover import _separable
+from principia.connectionism.cover import one_sided
 from principia.lab.errors import UsageError
 
 KEY = "connectionism/cover"
@@ -90,7 +90,7 @@ def test_least_squares_decide_as_linear_programs_do(s, n):
     rng = np.random.default_rng(n)
     X, y = rng.normal(size=(60, s, n)), rng.choice([-1.0, 1.0], size=(60, s))
     by_lp = [separable(*problem, bias=False)[0] for problem in zip(X, y, strict=True)]
-    assert _separable(y[..., None] * X).tolist() == by_lp
+    assert one_sided(y[..., None] * X).tolist() == by_lp
     assert len(set(by_lp)) == 2
 
 

@@ -52,7 +52,7 @@ def holding(table):
         ("(table == same).all(dim=1) & (table.mT == same)", "(table.mT == same)", "axioms"),
         ("table[table[:, b]] != table[:, table[b]]", "table != table.mT", "axioms"),
         ("~(undone & undone.mT).any(dim=1)),", "undone.any(dim=1)),", "axioms"),
-        ("_place(self.table == self.identity)", "torch.arange(len(table))",
+        ("first_of(self.table == self.identity)", "torch.arange(len(table))",
          "unique_identity_and_inverse"),
         ("int(_neutral(self.table))", "0", "unique_identity_and_inverse"),
         ("(1 - 2 * j[:, None]) * i", "i", "abelian"),

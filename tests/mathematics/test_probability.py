@@ -191,7 +191,7 @@ def test_quick_experiment_is_scikit_learns_and_sees_dependent_neighbors():
     module = page(KEY).load()
     noise = (torch.rand(20_000, 3, 3, generator=rng()) < 0.4).float()
     members = torch.nn.functional.one_hot(torch.arange(20_000) % 2).float().mT
-    information = module._information(module._neighbors(noise, members), "a", "b", "place", "class")
+    information = module.mutual_nats(module._neighbors(noise, members), "a", "b", "place", "class")
     assert 0 <= information < 3 * 2 / (2 * 20_000)  # chi square, one degree of freedom a class
     model = BernoulliNB(alpha=0.5, binarize=0.5)
     from principia.lab.data.digits import digits

@@ -100,7 +100,7 @@ def test_greedy_outer_weights_are_least_squares_and_errors_never_rise():
 def test_the_first_unit_is_the_one_most_correlated_with_the_target():
     x, y = samples(200, 2)
     first, errors = greedy_network(x, y, 1, candidates=300, rng=torch.Generator().manual_seed(4))
-    W, b = page(KEY).load()._pool(x, 300, torch.Generator().manual_seed(4))
+    W, b = page(KEY).load().sigmoid_pool(x, 300, torch.Generator().manual_seed(4))
     pool = torch.sigmoid(x @ W.mT + b)
     scores = [abs(np.corrcoef(one, y)[0, 1]) for one in pool.mT.numpy()]
     best = int(np.argmax(scores))

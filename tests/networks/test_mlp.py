@@ -53,7 +53,7 @@ def net(*sizes, **options):
          "ridge_invariance"),
         ("grid[:, :-1][columns]])", "grid[:, 1:][columns]])", "ridge_invariance"),
         ("outgoing[:, order])", "outgoing)", "permutation_symmetry"),
-        ("_rebuilt(mlp, layer, incoming[order],", "_rebuilt(mlp, layer, incoming,",
+        ("rebuilt_with(mlp, layer, incoming[order],", "rebuilt_with(mlp, layer, incoming,",
          "permutation_symmetry"),
         ("outgoing / factors)", "outgoing * factors)", "sign_and_scale_symmetry"),
         ("factors[i] = c", "factors[0] = c", "sign_and_scale_symmetry"),

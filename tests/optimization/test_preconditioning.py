@@ -51,7 +51,7 @@ def closure_of(optimizer, loss):
         ("(vectors * values.abs()) @", "(vectors * values) @", "newton_is_drawn_to_saddles"),
         ("move = -lr * self", "move = -lr / 2 * self", "natural_gradient_is_newton"),
         ("H + damping.diag()", "H", "natural_gradient_is_newton"),
-        ("softmax_jacobian(_logits(z))", "_logits(z).softmax(1).diag_embed()",
+        ("softmax_jacobian(logits_of(z))", "logits_of(z).softmax(1).diag_embed()",
          "natural_gradient_is_newton"),
         ("torch.linalg.cholesky(moment), 10)", "moment.diagonal(), 10)",
          "whitening_is_preconditioning"),

@@ -58,7 +58,7 @@ def net(*sizes, **options):
          "unlabelled_data_finds_the_subspace"),
         ("return self.head(self.encoder(x))", "return self.head(self.encoder(x) ** 2)",
          "unlabelled_data_finds_the_subspace"),
-        ("return a @ B.mT", "return _separate(X, y)", "shared_subspace_helps"),
+        ("return a @ B.mT", "return separate_fits(X, y)", "shared_subspace_helps"),
         ('"...ti,...tp->...ip", rhs, a', '"...ti,...tp->...ip", rhs, a**2',
          "shared_subspace_helps"),
     ],

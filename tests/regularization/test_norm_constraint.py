@@ -52,8 +52,8 @@ def normal(*shape, seed=0):
         ("(-(gradient * theta).sum(dim=-1) / squared)",
          "(-(gradient * theta).sum(dim=-1) / squared.sqrt())", MATCH),
         ("return v / (1 + lr * mus[at, None])", "return v / (1 + 2 * lr * mus[at, None])", MATCH),
-        ("return _penalized(problem, prices).norm(dim=-1)",
-         "return _penalized(problem, prices).norm(dim=-1).round(decimals=1)",
+        ("return penalized_at(problem, prices).norm(dim=-1)",
+         "return penalized_at(problem, prices).norm(dim=-1).round(decimals=1)",
          "nonconvex_breaks_the_match"),
     ],
 )
@@ -141,15 +141,15 @@ def test_no_radius_is_given_that_was_not_found(monkeypatch):
     with pytest.raises(UsageError, match=sentence + "Where the risk has no minimum, as with class"):
         the_page.matching_radius(separable, [1.0, 0.0, 0.1])
     with pytest.raises(UsageError, match=r"radii must be radii in which 500 steps .* got 100\.0\."):
-        the_page._in_balls(separable, torch.tensor([1.0, 100.0], dtype=torch.float64))
+        the_page.in_balls(separable, torch.tensor([1.0, 100.0], dtype=torch.float64))
 
 
 def test_the_loosest_ball_of_the_path_has_a_solution_that_is_found():
     cancer = load_breast_cancer()
     X, mu = torch.from_numpy(cancer.data), torch.tensor([the_page.LOOSEST["quick"]])
     risk = LogisticRisk(the_page._standardized(X, X), torch.from_numpy(cancer.target))
-    radius = the_page._penalized(risk, mu.double(), tol=1e-8).norm(dim=1)
-    residual, multiplier = kkt_residual(risk, the_page._in_balls(risk, radius, tol=1e-8), radius)
+    radius = the_page.penalized_at(risk, mu.double(), tol=1e-8).norm(dim=1)
+    residual, multiplier = kkt_residual(risk, the_page.in_balls(risk, radius, tol=1e-8), radius)
     assert float(residual) < 1e-6
     assert float(multiplier) == pytest.approx(float(mu), rel=1e-2)
 

@@ -46,7 +46,7 @@ def convolutions():
         ("        parametrizations.weight_norm(layer)\n",
          "        parametrizations.weight_norm(layer, dim=1)\n", "torch_is_the_formula"),
         ("        parametrizations.weight_norm(layer)\n",
-         "        parametrizations.weight_norm(layer)\n        _halves(layer)[1].data.mul_(2)\n",
+         "        parametrizations.weight_norm(layer)\n        halves(layer)[1].data.mul_(2)\n",
          "torch_is_the_formula"),
         ('"weight", leave_parametrized=True)', '"weight", leave_parametrized=True)\n'
          "        layer.weight.data = layer.weight.data.renorm(2, 0, 1.0)", "torch_is_the_formula"),

@@ -41,7 +41,7 @@ import functools
 import math
 import warnings
 from collections.abc import Callable, Sequence
-from typing import Annotated, Any, Literal, NamedTuple, final, get_args
+from typing import Any, Literal, NamedTuple, final, get_args
 
 import numpy as np
 import torch
@@ -50,26 +50,17 @@ from sklearn.base import BaseEstimator, ClassifierMixin, MultiOutputMixin, Regre
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor, nn
-from torch.func import functional_call, stack_module_state, vmap
 from torch.nn import functional as F
 
-from principia.lab import figures
-from principia.lab.claims import claim
-from principia.lab.data.handwriting import handwriting
-from principia.lab.domains import Count, Positive, Range
+from principia.lab.domains import Count, Positive
 from principia.lab.errors import refuse
 from principia.lab.estimators import class_codes
-from principia.lab.evidence import Evidence, Picture, Series
-from principia.lab.experiments import Run, at_least_goal, at_most_goal, experiment
 from principia.lab.knobs import check_params, checked
-from principia.lab.relations import at_least, at_most, equal, every, identical, never
-from principia.lab.seeds import Seed
 
 Array = np.ndarray
 Layer = tuple[Tensor, Tensor | None, Any]  # weights (m, n), biases (m,) or none, name of phi
 Smooth = Literal["identity", "sigmoid", "tanh", "relu", "softplus"]
 Name = Literal["identity", "sigmoid", "tanh", "relu", "softplus", "sign"]
-
 
 EXACT = 40  # where torch takes softplus for the identity: e^-40 is below rounding
 
@@ -91,10 +82,6 @@ ACTIVATIONS = {
     "softplus": Activation(functools.partial(F.softplus, threshold=EXACT), torch.sigmoid, low=0),
     "sign": Activation(lambda z: 2 * (z >= 0).to(z) - 1, low=-1, high=1),  # 0 counts as +1
 }
-TORCH_UNITS = {
-    "identity": nn.Identity(), "sigmoid": nn.Sigmoid(), "tanh": nn.Tanh(), "relu": nn.ReLU(),
-    "softplus": nn.Softplus(threshold=EXACT),
-}  # what the claims compare with
 
 
 def layer_transfer(
@@ -146,22 +133,6 @@ def delta_step(
     return _step(W, b, x, y, ACTIVATIONS[phi], lr)
 
 
-def _step(
-    W: Tensor, b: Tensor | None, x: Tensor, y: Tensor, phi: Activation, lr: float
-) -> tuple[Tensor, Tensor | None]:
-    z = F.linear(x, W, b)
-    return _move(W, b, (y - phi.value(z)) * phi.slope(z), x, lr)
-
-
-def _move(
-    W: Tensor, b: Tensor | None, signal: Tensor, x: Tensor, lr: float
-) -> tuple[Tensor, Tensor | None]:
-    """Add `lr` times the mean outer product of signal (B, m) and input (B, n)."""
-    rate = lr / len(x)
-    W = torch.einsum("bi,bj->ij", signal, x).mul_(rate).add_(W)  # in place, on the new tensor only
-    return W, None if b is None else signal.sum(0).mul_(rate).add_(b)
-
-
 def _check_targets(
     owner: str, name: str, y: Tensor, shape: tuple[int, ...], stacklevel: int = 3
 ) -> None:
@@ -175,6 +146,22 @@ def _check_targets(
             f"from {low:g} to {high:g}. No weights reach them: scale y or use another phi.",
             stacklevel=stacklevel,
         )
+
+
+def _step(
+    W: Tensor, b: Tensor | None, x: Tensor, y: Tensor, phi: Activation, lr: float
+) -> tuple[Tensor, Tensor | None]:
+    z = F.linear(x, W, b)
+    return delta_move(W, b, (y - phi.value(z)) * phi.slope(z), x, lr)
+
+
+def delta_move(
+    W: Tensor, b: Tensor | None, signal: Tensor, x: Tensor, lr: float
+) -> tuple[Tensor, Tensor | None]:
+    """Add `lr` times the mean outer product of signal (B, m) and input (B, n)."""
+    rate = lr / len(x)
+    W = torch.einsum("bi,bj->ij", signal, x).mul_(rate).add_(W)  # in place, on the new tensor only
+    return W, None if b is None else signal.sum(0).mul_(rate).add_(b)
 
 
 @checked
@@ -210,7 +197,7 @@ def generalized_delta(
     moved: list[Layer] = []
     for (W, b, name), phi in zip(layers[::-1], phis[::-1], strict=True):
         signal = delta * phi.slope(fields.pop())  # dl/dz
-        moved.append((*_move(W, b, signal, inputs.pop(), -lr), name))
+        moved.append((*delta_move(W, b, signal, inputs.pop(), -lr), name))
         delta = signal @ W  # dl/dphi of the layer below
     return moved[::-1]
 
@@ -244,15 +231,15 @@ class OneHidden(nn.Module):
     ) -> None:
         super().__init__()
         self.phi = _function("OneHidden", phi)
-        self.hidden = _linear(n, m, rng, bias)
-        self.output = _linear(m, 1, rng, output_bias)
+        self.hidden = uniform_linear(n, m, rng, bias)
+        self.output = uniform_linear(m, 1, rng, output_bias)
 
     def forward(self, x: Float[Tensor, "... n"]) -> Float[Tensor, "..."]:
         """Compute the sum for each input."""
         return self.output(self.phi(self.hidden(x))).squeeze(-1)
 
 
-def _linear(n: int, m: int, rng: torch.Generator | None, bias: bool = True) -> nn.Module:
+def uniform_linear(n: int, m: int, rng: torch.Generator | None, bias: bool = True) -> nn.Module:
     """Make a layer whose numbers are uniform within one over the root of its inputs."""
     layer = nn.utils.skip_init(nn.Linear, n, m, bias=bias)
     for parameter in layer.parameters():
@@ -323,6 +310,30 @@ class DeltaLayer(ClassifierMixin, BaseEstimator):
         return self.classes_[best]
 
 
+def _train(model: Any, X: Array, y: Array) -> tuple[Array, Array, Array]:
+    """Run the delta rule from weights 0; return weights (m, n), biases (m,), loss of each epoch."""
+    phi, rng = ACTIVATIONS[model.phi], check_random_state(model.random_state)
+    x = torch.tensor(X)
+    t = torch.tensor(y).to(x)
+    W, b = x.new_zeros(t.shape[1], x.shape[1]), x.new_zeros(t.shape[1])
+    lr = model.lr or 1 / float((x.square().sum(1) + 1).max())
+    bias, losses = b if model.fit_intercept else None, []
+    for _ in range(model.epochs):
+        for rows in torch.tensor(rng.permutation(len(x))).split(model.batch):
+            W, bias = _step(W, bias, x[rows], t[rows], phi, lr)
+        losses.append(half_squared_error(phi.value(F.linear(x, W, bias)), t))
+    if not np.isfinite(losses[-1]):
+        hint = "Standardize X, or lower lr."
+        domain = "small enough that the weights stay finite"
+        raise refuse(type(model).__name__, "lr", domain, model.lr, hint)
+    return W.numpy(), (b if bias is None else bias).numpy(), np.array(losses)
+
+
+def half_squared_error(output: Tensor, y: Tensor) -> float:
+    """Average half the squared error over the batch."""
+    return float((output - y).square().sum(1).mean() / 2)
+
+
 @final
 class DeltaRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
     r"""Predicts numbers with one layer of units, trained by the delta rule on mini-batches.
@@ -374,301 +385,3 @@ class DeltaRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         X = validate_data(self, X, dtype=[np.float64, np.float32], reset=False)
         fields = torch.tensor(X @ self.coef_.T + self.intercept_)
         return ACTIVATIONS[self.phi].value(fields).numpy().reshape(len(X), *self.output_shape_)
-
-
-@claim(control={"transposed": True}, source="Rumelhart, Hinton and Williams 1986")
-def layer_transfer_claim(
-    seed: Seed, *, size: Annotated[int, Range(10, 1000)] = 20, transposed: bool = False
-) -> Evidence:
-    r"""$\Phi(Wx+b)$ is `nn.Linear` with a torch activation; the sign makes threshold units."""
-    rng = seed.torch()
-    # integers: some fields are exactly 0, where the sign must say +1
-    W, x, shifts = (torch.randint(-2, 3, (size, size), generator=rng).double() for _ in range(3))
-    b = shifts[0]
-    linear = nn.utils.skip_init(nn.Linear, size, size, dtype=torch.float64)
-    linear.load_state_dict({"weight": W, "bias": b})
-    fields = linear(x).detach()
-    expected = {name: unit(fields) for name, unit in TORCH_UNITS.items()}
-    expected["sign"] = torch.where(fields >= 0, 1.0, -1.0)
-    used: Any = W.T if transposed else W
-    return every(
-        {
-            name: identical(layer_transfer(used, b, x, name), values)  # type: ignore[arg-type]
-            for name, values in expected.items()
-        }
-    )
-
-
-@claim(control={"derivative": False}, source="Rumelhart, Hinton and Williams 1986")
-def delta_is_gradient(
-    seed: Seed, *, inputs: Annotated[int, Range(1, 500)] = 7,
-    units: Annotated[int, Range(1, 500)] = 5, batch: Annotated[int, Range(3, 1000)] = 11,
-    lr: Annotated[float, Range(0.01, 10)] = 0.5, derivative: bool = True,
-) -> Evidence:
-    r"""The delta rule is $-\eta\,\partial\ell/\partial W$, $\ell=\frac12\Vert\varphi-y\Vert^2$."""
-    draw = functools.partial(torch.randn, generator=seed.torch(), dtype=torch.float64)
-    W, b, x = draw(units, inputs), draw(units), draw(batch, inputs)
-    parts = {}
-    for name, unit in TORCH_UNITS.items():
-        y = unit(draw(batch, units))
-        moved = delta_step(W, b, x, y, name, lr)  # type: ignore[arg-type]
-        if not derivative:
-            moved = _move(W, b, y - unit(F.linear(x, W, b)), x, lr)
-        taken = torch.column_stack([moved[0] - W, moved[1] - b])  # type: ignore[operator]
-        parts[name] = identical(taken, _descent(unit, W, b, x, y, lr))
-    labels = torch.arange(batch) % 3
-    lows: dict[Any, float] = {"identity": -1.0, "sigmoid": 0.0, "tanh": -1.0}
-    for name, low in lows.items():
-        y = torch.where(F.one_hot(labels, 3) == 1, 1.0, low).double()
-        step = _descent(TORCH_UNITS[name], W.new_zeros(3, inputs), W.new_zeros(3), x, y, lr)
-        for kind, targets in ((DeltaLayer, labels), (DeltaRegressor, y)):
-            model = kind(phi=name, lr=lr, batch=batch, epochs=1, random_state=int(seed))
-            model.fit(x.numpy(), targets.numpy())
-            taken = np.column_stack([model.coef_, model.intercept_])
-            parts[f"{kind.__name__}, {name}"] = identical(taken, step)
-    return every(parts)
-
-
-@claim(control={"rule": "adam"}, source="by construction")
-def update_along_inputs(
-    seed: Seed, *, inputs: Annotated[int, Range(2, 1000)] = 30,
-    units: Annotated[int, Range(2, 500)] = 10, rule: Literal["delta", "adam"] = "delta",
-) -> Evidence:
-    r"""One sample moves each row of $W$ along the input: residual times sensitivity times $x$."""
-    rng = seed.torch()
-    W = torch.randn(units, inputs, generator=rng, dtype=torch.float64) / inputs**0.5
-    x = torch.randn(1, inputs, generator=rng, dtype=torch.float64)
-    y = 2 * torch.rand(1, units, generator=rng, dtype=torch.float64) - 1
-    output = torch.tanh(x @ W.T)
-    if rule == "delta":
-        moved = delta_step(W, None, x, y, "tanh", 1.0)[0] - W
-    else:
-        leaf = W.clone().requires_grad_()
-        ((torch.tanh(x @ leaf.T) - y).square().sum() / 2).backward()
-        torch.optim.Adam([leaf], lr=1.0).step()
-        moved = leaf.detach() - W
-    values = torch.linalg.svdvals(moved)
-    rounding = "float64: changes of weights of size 1 carry errors of 1e-16"
-    return every(
-        {
-            "cosine with the input": equal(
-                F.cosine_similarity(moved, x).abs(), 1.0, tol=1e-12, why=rounding
-            ),
-            "rank one": at_most(values[1] / values[0], 1e-12, why=rounding),
-            "residual times sensitivity": identical(
-                moved @ x[0] / x.square().sum(), ((y - output) * (1 - output**2))[0]
-            ),
-        }
-    )
-
-
-@claim(
-    control={"sign": "+"},
-    source="Rumelhart, Hinton and Williams 1986",
-    misprint=r"keeps $\Delta w=+\eta\delta\varphi'x$ with $\delta=\partial\ell/\partial\varphi$",
-)
-def generalized_delta_sign(
-    seed: Seed, *, steps: Annotated[int, Range(2, 200)] = 50,
-    lr: Annotated[float, Range(0.001, 0.1)] = 0.1, sign: Literal["-", "+"] = "-",
-) -> Evidence:
-    r"""With $\delta=\partial\ell/\partial\varphi=\varphi-y$ the step is $-\eta\delta\varphi'x$."""
-    rng = seed.torch()
-    sizes, units = (4, 8, 6, 2), ("sigmoid", "tanh", "identity")
-    draw = functools.partial(torch.randn, generator=rng, dtype=torch.float64)
-    x, y = draw(32, sizes[0]), draw(32, sizes[-1])
-    layers: list[Layer] = [
-        (draw(m, n) / n**0.5, draw(m), name)
-        for n, m, name in zip(sizes[:-1], sizes[1:], units, strict=True)
-    ]
-    losses, forecast, taken, gradients = [], [], [], []
-    for _ in range(steps + 1):
-        leaves = [one.clone().requires_grad_() for one in _weights(layers)]
-        output = x
-        for place, name in enumerate(units):
-            output = TORCH_UNITS[name](F.linear(output, *leaves[2 * place : 2 * place + 2]))
-        loss = F.mse_loss(output, y, reduction="sum") / (2 * len(x))
-        gradient = nn.utils.parameters_to_vector(torch.autograd.grad(loss, leaves))
-        moved = generalized_delta(layers, x, y, lr=lr)
-        moved = moved if sign == "-" else _mirrored(layers, moved)
-        pairs = zip(_weights(moved), _weights(layers), strict=True)
-        taken.append(nn.utils.parameters_to_vector([new - old for new, old in pairs]))
-        gradients.append(gradient)
-        losses.append(float(loss.detach()))
-        forecast.append(losses[-1] - lr * float(gradient.square().sum()))
-        layers = moved
-    return every(
-        {
-            "steps that do not lower the loss": never(
-                np.greater_equal(losses[1:], losses[:-1]),
-                why="descent: the curvature is below 2 / lr along the way",
-            ).drawn(
-                Series("loss", range(steps + 1), losses),
-                Series("first-order forecast", range(1, steps + 1), forecast[:-1], "predicted"),
-                x="steps", y="loss",
-            ),
-            "steps by autograd": identical(torch.stack(taken), -lr * torch.stack(gradients)),
-        }
-    )
-
-
-@claim(control={"hidden": False}, source="Minsky and Papert 1969; Rumelhart et al. 1986")
-def hidden_layer_solves_xor(
-    seed: Seed, *, nets: Annotated[int, Range(20, 1000)] = 100,
-    units: Annotated[int, Range(3, 64)] = 4, steps: Annotated[int, Range(300, 2000)] = 500,
-    hidden: bool = True,
-) -> Evidence:
-    r"""One hidden layer of four sigmoid units mostly learns XOR; a single layer never does."""
-    rng = seed.torch()
-    share = single = _share_solving_xor([_linear(2, 1, rng) for _ in range(nets)], steps)
-    if hidden:
-        share = _share_solving_xor([OneHidden(2, units, rng=rng) for _ in range(nets)], steps)
-    return every(
-        {
-            "share with all four right": at_least(
-                share, 0.7,
-                why="some starts end in local minima; 0.9 of many nets do not, less 6 SE of 100",
-            ),
-            "single layers with all four right": equal(
-                single, 0.0, tol=0, why="a theorem: no line separates XOR"
-            ),
-        }
-    )
-
-
-@claim(control={"phi": "identity"}, source="by construction")
-def saturation(
-    seed: Seed, *, depth: Annotated[int, Range(2, 300)] = 10,
-    phi: Literal["sigmoid", "identity"] = "sigmoid",
-) -> Evidence:
-    r"""Deep in the wrong, at $z\ll0$, squared loss teaches by $e^{-|z|}$, cross-entropy by 1."""
-    z = -torch.arange(1, depth + 1, dtype=torch.float64)
-    one = torch.ones(1, 1, dtype=torch.float64)
-    # weights 0 with the field in the bias: small steps are not rounded away
-    moved, _ = delta_step(torch.zeros(depth, 1).double(), z, one, one.expand(1, depth), phi, 1.0)
-    squared = moved[:, 0]
-    leaf = z.clone().requires_grad_()
-    F.binary_cross_entropy_with_logits(leaf, torch.ones_like(z), reduction="sum").backward()
-    entropy, decay = -leaf.grad, z.exp()  # type: ignore[operator]
-    places = (-z).tolist()
-    return every(
-        {
-            "squared loss": equal(
-                squared, decay, tol=3 * decay**2 + 1e-13 * decay,
-                why="exactly e^-|z| (1 + e^-|z|)^-3, within 3 e^-2|z| of e^-|z|; rounding",
-            ).drawn(
-                Series("squared loss", places, squared),
-                Series("cross-entropy", places, entropy, role="other"),
-                Series("e^-|z|", places, decay, role="predicted"),
-                x="|z|", y="size of the gradient", log="y",
-            ),
-            "below the derivative": at_most(
-                squared, z.sigmoid() * (-z).sigmoid(), why="the residual is below 1: no slack"
-            ),
-            "cross-entropy": equal(
-                entropy, 1.0, tol=decay + 1e-15, why="exactly 1 / (1 + e^-|z|); rounding"
-            ),
-        }
-    )
-
-
-@experiment(
-    reaches={"test_error": at_most_goal(0.12)},
-    floor={"test_accuracy": at_least_goal(0.88)},
-    source="LeCun, Bottou, Bengio and Haffner (1998), Fig. 9: linear classifier, 12.0 % error",
-)
-def one_layer(
-    run: Run, *, epochs: Count = 3, batch: Count = 32, lr: Annotated[float, Range(0.01, 5)] = 0.5
-) -> None:
-    """Reads digits with ten sigmoid units: MNIST, or 8 x 8 digits in ten times the epochs."""
-    x, y, x_test, y_test = handwriting(run)
-    side = x.shape[-1]
-    x, x_test = x.flatten(1), x_test.flatten(1)
-    model = DeltaLayer(
-        lr=lr, batch=batch, random_state=int(run.seed),
-        epochs=epochs if run.full else 10 * epochs,  # 40 times fewer pictures than MNIST has
-    ).fit(x.numpy(), y.numpy())
-    accuracy = model.score(x_test.numpy(), y_test.numpy())
-    run.record(test_accuracy=accuracy, test_error=1 - accuracy)
-    run.keep(model)
-
-    weights = [row.reshape(side, side) for row in model.coef_]
-    run.figure("weights", figures.images(weights, [str(k) for k in range(10)], signed=True))
-    few, targets = x[:1000], F.one_hot(y[:1000], 10).to(x)
-    right, wrong = (_losses(few, targets, lr, mirror) for mirror in (False, True))
-    run.record(right_sign_loss=right[-1], wrong_sign_loss=wrong[-1])
-    series = (
-        Series("step -ηδφ'x, downhill", range(len(right)), right, style="line"),
-        Series("step +ηδφ'x, uphill", range(len(wrong)), wrong, role="bound"),
-    )
-    run.figure("sign", figures.draw(Picture(series, "steps", "loss of 1000 pictures")))
-
-
-def _train(model: Any, X: Array, y: Array) -> tuple[Array, Array, Array]:
-    """Run the delta rule from weights 0; return weights (m, n), biases (m,), loss of each epoch."""
-    phi, rng = ACTIVATIONS[model.phi], check_random_state(model.random_state)
-    x = torch.tensor(X)
-    t = torch.tensor(y).to(x)
-    W, b = x.new_zeros(t.shape[1], x.shape[1]), x.new_zeros(t.shape[1])
-    lr = model.lr or 1 / float((x.square().sum(1) + 1).max())
-    bias, losses = b if model.fit_intercept else None, []
-    for _ in range(model.epochs):
-        for rows in torch.tensor(rng.permutation(len(x))).split(model.batch):
-            W, bias = _step(W, bias, x[rows], t[rows], phi, lr)
-        losses.append(_loss(phi.value(F.linear(x, W, bias)), t))
-    if not np.isfinite(losses[-1]):
-        hint = "Standardize X, or lower lr."
-        domain = "small enough that the weights stay finite"
-        raise refuse(type(model).__name__, "lr", domain, model.lr, hint)
-    return W.numpy(), (b if bias is None else bias).numpy(), np.array(losses)
-
-
-def _loss(output: Tensor, y: Tensor) -> float:
-    """Average half the squared error over the batch."""
-    return float((output - y).square().sum(1).mean() / 2)
-
-
-def _descent(unit: nn.Module, W: Tensor, b: Tensor, x: Tensor, y: Tensor, lr: float) -> Tensor:
-    """Take the step of gradient descent by autograd, weights and biases side by side."""
-    leaves = W.clone().requires_grad_(), b.clone().requires_grad_()
-    loss = (unit(F.linear(x, *leaves)) - y).square().sum() / (2 * len(x))
-    return torch.column_stack([-lr * one for one in torch.autograd.grad(loss, leaves)])
-
-
-def _weights(layers: Sequence[Layer]) -> list[Tensor]:
-    return [one for W, b, _ in layers for one in (W, b) if one is not None]
-
-
-def _mirrored(layers: Sequence[Layer], moved: Sequence[Layer]) -> list[Layer]:
-    """Go as far from the layers as they moved, in the opposite direction."""
-    pairs = zip(layers, moved, strict=True)
-    return [(2 * W - V, 2 * b - c, name) for (W, b, name), (V, c, _) in pairs]  # type: ignore[operator]
-
-
-def _losses(x: Tensor, y: Tensor, lr: float, mirror: bool) -> list[float]:
-    """Trace the loss along 60 steps of a sigmoid layer on the whole batch, with either sign."""
-    m = y.shape[1]
-    layers: list[Layer] = [(x.new_zeros(m, x.shape[1]), x.new_zeros(m), "sigmoid")]
-    losses = []
-    for _ in range(60):
-        losses.append(_loss(layer_transfer(*layers[0][:2], x, "sigmoid"), y))
-        moved = generalized_delta(layers, x, y, lr=lr)
-        layers = _mirrored(layers, moved) if mirror else moved
-    return losses
-
-
-def _share_solving_xor(nets: Sequence[nn.Module], steps: int) -> float:
-    """Train all nets at once by Adam on cross-entropy; return the share with all four right."""
-    x = torch.tensor([[0.0, 0.0], [0.0, 1.0], [1.0, 0.0], [1.0, 1.0]])
-    y = torch.tensor([0.0, 1.0, 1.0, 0.0]).expand(len(nets), 4)
-    weights, _ = stack_module_state(list(nets))  # type: ignore[arg-type]
-    adam = torch.optim.Adam(weights.values(), lr=0.1, fused=True)
-
-    def scores() -> Tensor:
-        call = vmap(lambda one: functional_call(nets[0], one, (x,)))
-        return call(weights).reshape(len(nets), 4)
-
-    for _ in range(steps):
-        adam.zero_grad()
-        F.binary_cross_entropy_with_logits(scores(), y, reduction="sum").backward()
-        adam.step()
-    return float(((scores() > 0) == (y > 0)).all(dim=1).double().mean())

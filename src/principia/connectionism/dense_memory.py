@@ -37,31 +37,13 @@ from typing import Annotated, Literal, final
 
 import torch
 from jaxtyping import Float, Num
-from scipy.special import ndtr, ndtri
+from scipy.special import ndtr
 from torch import Tensor, nn
 from torch.nn import functional
 
-from principia.connectionism.hopfield import Hopfield
-from principia.lab import figures
-from principia.lab.claims import claim
-from principia.lab.data.handwriting import handwriting
-from principia.lab.data.synthetic import random_signs
 from principia.lab.domains import Count, Positive, Range, Signs
 from principia.lab.errors import refuse
-from principia.lab.evidence import Evidence, Picture, Series
-from principia.lab.experiments import Run, at_least_goal, at_most_goal, experiment
 from principia.lab.knobs import checked
-from principia.lab.relations import (
-    at_least,
-    at_most,
-    equal,
-    estimates,
-    every,
-    identical,
-    never,
-    slope,
-)
-from principia.lab.seeds import Seed
 
 Degree = Annotated[int, Range(2, 60)]  # beyond, sums of powers would overflow
 CACHED = 1 << 16  # overlaps worked on at once: 512 KB, three times faster than all of them
@@ -144,6 +126,24 @@ class DenseMemory(nn.Module):
         return _matching("DenseMemory", "x", x, self.patterns).to(self.patterns.dtype)
 
 
+def _matrix(owner: str, patterns: Tensor) -> Tensor:
+    if patterns.ndim != 2 or not len(patterns):
+        shape = tuple(patterns.shape)
+        raise refuse(owner, "patterns", "a matrix of one row or more, one a pattern", shape)
+    return patterns.detach()
+
+
+def _power(z: Tensor, degree: int) -> Tensor:
+    """Multiply integers exactly; `pow` would be slower, and free to round."""
+    return functools.reduce(torch.mul, [z] * degree)
+
+
+def _matching(owner: str, name: str, x: Tensor, patterns: Tensor) -> Tensor:
+    if x.ndim < 1 or x.shape[-1] != patterns.shape[1]:
+        raise refuse(owner, name, f"of shape (..., {patterns.shape[1]})", tuple(x.shape))
+    return x
+
+
 @final
 class ModernHopfield(nn.Module):
     r"""Retrieves continuous patterns by attending to them.
@@ -204,6 +204,11 @@ def error_probability(n: Count, K: Count, degree: Degree = 2) -> float:
     return float(ndtr(-math.sqrt(n ** (degree - 1) / (K * _odd_factorial(degree)))))
 
 
+def _odd_factorial(degree: int) -> int:
+    """Compute (2k-3)!! = 1 * 3 * ... * (2k-3), the moment of order 2k-2 of a standard normal."""
+    return math.prod(range(1, 2 * degree - 2, 2))
+
+
 @checked
 def capacity(n: Annotated[int, Range(2, math.inf)], degree: Degree = 2) -> float:
     r"""Predicts how many random patterns $n$ units store without any error when $F=z^k$.
@@ -215,303 +220,3 @@ def capacity(n: Annotated[int, Range(2, math.inf)], degree: Degree = 2) -> float
         (72, 24127)
     """
     return n ** (degree - 1) / (2 * _odd_factorial(degree) * math.log(n))
-
-
-@claim(control={"degree": 3}, source="Krotov and Hopfield 2016, sec. 2")
-def quadratic_is_hopfield(
-    seed: Seed, *, units: Annotated[int, Range(2, 400)] = 100,
-    patterns: Annotated[int, Range(1, 200)] = 12, steps: Annotated[int, Range(1, 50)] = 10,
-    degree: Annotated[int, Range(2, 5)] = 2,
-) -> Evidence:
-    r"""With $F(z)=z^2$ every update is the Hopfield network's, ties included, and so is $E$."""
-    rng = seed.torch()
-    stored = random_signs(rng, patterns, units)
-    dense, classic = DenseMemory(stored, degree=degree), Hopfield(units).store(stored)
-    x = y = torch.cat([stored, random_signs(rng, 200, units)])
-    differ, energies, expected = [], [], []
-    for _ in range(steps):
-        energies.append(dense.energy(x))
-        expected.append(2 * units * classic.energy(x) - patterns * units)  # the diagonal's share
-        x, y = dense(x), classic.recall(y, order="sync", max_sweeps=1).states
-        differ.append(x != y)
-    return every(
-        {
-            "units that differ": never(torch.stack(differ), why="an identity between signs"),
-            "energy": identical(torch.stack(energies), torch.stack(expected)),
-        }
-    )
-
-
-@claim(control={"formula": "quadratic"}, source="Krotov and Hopfield 2016, sec. 2")
-def polynomial_error(
-    seed: Seed, *, patterns: Annotated[int, Range(20_000, 500_000)] = 50_000,
-    load: Annotated[float, Range(0.75, 2)] = 1.0,
-    formula: Literal["own degree", "quadratic"] = "own degree",
-) -> Evidence:
-    r"""A stored bit is unstable with probability $\Phi(-\sqrt{n^{k-1}/(K(2k-3)!!)})$."""
-    rng = seed.torch()
-    cases, rates, errors, predicted = [], [], [], []
-    for degree, n, unloaded in ((3, 100, 1000), (3, 60, 300), (4, 40, 4000)):
-        K = round(load * unloaded)
-        nets = math.ceil(patterns / K)  # small nets scatter more, and cost less
-        each = torch.tensor(
-            [_unstable(random_signs(rng, K, n), degree) for _ in range(nets)], dtype=torch.float64
-        )
-        cases.append(f"k={degree}, n={n}, K={K}")
-        rates.append(float(each.mean()))
-        errors.append(float(each.std()) / nets**0.5)
-        predicted.append(error_probability(n, K, degree if formula == "own degree" else 2))
-    bias = [0.1 * rate for rate in predicted]
-    why = "mean over nets; the formula's next order, 2/n and 1/n, adds up to 8 % at n = 60"
-    return estimates(rates, predicted, error=errors, bias=bias, why=why).drawn(
-        Series("measured", cases, rates, style="bars", error=[5 * one for one in errors]),
-        Series("predicted", cases, predicted, role="predicted", style="points"),
-        x="degree, units, patterns", y="share of unstable bits",
-    )
-
-
-@claim(control={"claimed_degree": 2}, source="Krotov and Hopfield 2016, sec. 2")
-def polynomial_capacity(
-    seed: Seed, *, error: Annotated[float, Range(0.005, 0.1)] = 0.01,
-    nets: Annotated[int, Range(4, 20)] = 6, claimed_degree: Annotated[int, Range(2, 5)] = 3,
-) -> Evidence:
-    r"""How many patterns leave 1 % of the bits unstable grows like $n^{k-1}$, here $k=3$."""
-    rng = seed.torch()
-    sizes, stored = (40, 50, 63, 80, 100, 127, 160), []
-    for n in sizes:
-        low, high = 1.0, n**2 / 4
-        # small nets scatter more, and cost less
-        pools = [random_signs(rng, int(high), n) for _ in range(nets * sizes[-1] // n)]
-        while high > 1.02 * low:  # bisection, as fine as the noise
-            middle = math.sqrt(low * high)
-            rate = sum(_unstable(pool[: round(middle)], 3) for pool in pools) / len(pools)
-            low, high = (middle, high) if rate < error else (low, middle)
-        stored.append(math.sqrt(low * high))
-    # K is inverse to the squared quantile of the error, and `capacity` allows sqrt(2 ln n)
-    ratio = [2 * math.log(n) / float(ndtri(error)) ** 2 for n in sizes]
-    scaled = [capacity(n, claimed_degree) * one for n, one in zip(sizes, ratio, strict=True)]
-    return every(
-        {
-            "exponent": slope(
-                sizes, stored, claimed_degree - 1, tol=0.2,
-                why="terms of order 1/n add 0.03 between n = 40 and 160, the noise up to 0.1",
-                labels=("units n", "patterns K at this share of unstable bits"),
-            ),
-            "prefactor": equal(
-                stored, scaled, tol=[0.15 * one for one in scaled],
-                why="terms of order 1/n: 4 % at n = 40; and 5 standard errors of 2 %",
-            ),
-        }
-    )
-
-
-@claim(control={"interaction": "quadratic"}, source="Demircigil et al. 2017, sec. 2")
-def exponential_capacity(
-    seed: Seed, *, alpha: Annotated[float, Range(0.05, 0.2)] = 0.15,
-    flips: Annotated[float, Range(0, 0.4)] = 0.1,
-    interaction: Literal["exp", "quadratic"] = "exp",
-) -> Evidence:
-    r"""$F=e^z$ stores $e^{0.15n}$ patterns in $n$ units and mends 10 % of the bits in one step."""
-    rng = seed.torch()
-    sizes, queries, success = (20, 30, 40, 50, 60), 400, []
-    kind = "exp" if interaction == "exp" else "poly"
-    for n in sizes:
-        K, hits = math.ceil(math.exp(alpha * n)), []
-        for _ in range(math.ceil(queries / K)):
-            stored = random_signs(rng, K, n)
-            truth = stored[:queries]
-            chosen = torch.rand(truth.shape, generator=rng).argsort(dim=1)[:, : round(flips * n)]
-            broken = truth.scatter(1, chosen, -truth.gather(1, chosen))
-            mended = DenseMemory(stored, interaction=kind, degree=2)(broken)
-            hits.append((mended == truth).all(dim=1).double())
-        success.append(float(torch.cat(hits).mean()))
-    return every(
-        {
-            "mended at n=60": at_least(
-                success[-1], 0.99, why="the limit is 1: one failure in 100 is room enough"
-            ).drawn(
-                Series("measured", sizes, success),
-                Series("0.99", (sizes[0], sizes[-1]), (0.99, 0.99), role="bound"),
-                x="units n", y="patterns mended in one step",
-            ),
-            "rising with n": at_least(
-                success[1:], success[:-1], slack=5 * math.sqrt(0.01 * 0.99 / queries),
-                why=f"5 standard errors of a share of 0.99 among {queries}",
-            ),
-        }
-    )
-
-
-@claim(control={"normalized": False, "steps": 1}, source="Ramsauer et al. 2021, theorem 1")
-def energy_descends(
-    seed: Seed, *, states: Annotated[int, Range(10, 10000)] = 1000,
-    patterns: Annotated[int, Range(2, 500)] = 50, dim: Annotated[int, Range(2, 64)] = 16,
-    beta: Annotated[float, Range(0.05, 4)] = 0.5, steps: Annotated[int, Range(1, 30)] = 10,
-    normalized: bool = True,
-) -> Evidence:
-    r"""The update $\xi\leftarrow X^\top\mathrm{softmax}(\beta X\xi)$ never raises the energy."""
-    rng = seed.torch()
-    stored = torch.randn(patterns, dim, dtype=torch.float64, generator=rng)
-    memory = ModernHopfield(stored, beta=beta)
-    query = 2 * torch.randn(states, dim, dtype=torch.float64, generator=rng)
-    energies = [memory.energy(query)]
-    for _ in range(steps):
-        query = memory(query) if normalized else (beta * query @ stored.T).exp() @ stored
-        energies.append(memory.energy(query))
-    path = torch.stack(energies)  # (steps + 1, states)
-    return at_most(
-        path[1:], path[:-1], slack=1e-12 * (1 + path[:-1].abs()),
-        why="a theorem; rounding of sums of squares and of a logarithm",
-    ).drawn(
-        *(Series(f"state {k}", range(steps + 1), path[:, k], role="other") for k in range(6)),
-        x="updates", y="energy",
-    )
-
-
-@claim(control={"scale": "1/sqrt(d)", "beta": 1.0}, source="Ramsauer et al. 2021, sec. 2")
-def update_is_attention(
-    seed: Seed, *, patterns: Annotated[int, Range(2, 2000)] = 100,
-    dim: Annotated[int, Range(2, 512)] = 64, beta: Annotated[float, Range(0.01, 8)] = 4.0,
-    scale: Literal["beta", "1/sqrt(d)"] = "beta",
-) -> Evidence:
-    r"""One update is softmax attention: query $\xi$, keys and values $x_\mu$, scale $\beta$."""
-    rng = seed.torch()
-    stored, query = (
-        functional.normalize(torch.randn(many, dim, generator=rng), dim=1)
-        for many in (patterns, 50)
-    )
-    scores = (beta if scale == "beta" else dim**-0.5) * query.double() @ stored.double().T
-    weights = scores.exp() / scores.exp().sum(dim=1, keepdim=True)
-    return equal(
-        ModernHopfield(stored, beta=beta)(query), weights @ stored.double(), tol=1e-6,
-        why="float32: unit vectors and scores up to 8, each rounded by 6e-8 of itself",
-    )
-
-
-@claim(control={"tied": True}, source="Ramsauer et al. 2021, theorem 5")
-def retrieval_sharpens(
-    seed: Seed, *, patterns: Annotated[int, Range(3, 12)] = 10,
-    dim: Annotated[int, Range(32, 256)] = 64, noise: Annotated[float, Range(0, 0.5)] = 0.3,
-    tied: bool = False,
-) -> Evidence:
-    r"""$\beta\to0$ gives the mean, $\beta\to\infty$ the nearest, off by some $e^{-\beta\Delta}$."""
-    rng = seed.torch()
-    stored, away = (
-        functional.normalize(torch.randn(many, dim, dtype=torch.float64, generator=rng), dim=1)
-        for many in (patterns, 20)
-    )
-    near = torch.arange(len(away)) % patterns
-    query = stored[near] + noise * away
-    if tied:  # into the plane between two patterns: one inner product for both, a gap of 0
-        across = stored[near] - stored[near - 1]
-        along = (query * across).sum(dim=1) / across.square().sum(dim=1)
-        query = query - along[:, None] * across
-    best = (query @ stored.T).topk(2).values
-    gaps = best[:, 0] - best[:, 1]
-    nearest = stored[torch.cdist(query, stored).argmin(dim=1)]
-
-    betas = torch.linspace(16, 28, 5)[:, None] / gaps.clamp(min=0.1)  # (5, queries)
-    errors = torch.stack([_recalled(stored, query, row) - nearest for row in betas]).norm(dim=2)
-    rates = (errors[-1] / errors[0]).log() / (betas[-1] - betas[0])
-    line = errors[0, 0] * (-gaps[0] * (betas[:, 0] - betas[0, 0])).exp()
-    return every(
-        {
-            "sharp: the nearest": equal(
-                ModernHopfield(stored, beta=1e6)(query), nearest, tol=1e-6,
-                why="float64 rounding, unless the gap is below 1e-5",
-            ),
-            "blunt: the mean": equal(
-                ModernHopfield(stored, beta=1e-7)(query), stored.mean(dim=0).expand_as(query),
-                tol=1e-6, why="the first order in beta: beta times inner products below 2",
-            ),
-            "log error falls at the gap": equal(
-                rates, -gaps, tol=0.05 * gaps + 1e-9,
-                why="ten patterns right behind the second add 5 % at most; rounding",
-            ).drawn(
-                Series("measured", betas[:, 0], errors[:, 0]),
-                Series("predicted", betas[:, 0], line, role="predicted"),
-                x="β (first query)", y="distance to the nearest pattern", log="y",
-            ),
-        }
-    )
-
-
-@experiment(
-    reaches={"exact_retrieval": at_least_goal(0.95), "hopfield_retrieval": at_most_goal(0)},
-    floor={"exact_retrieval": at_least_goal(0.70), "hopfield_retrieval": at_most_goal(0)},
-    source="Ramsauer et al. (2021), theorems 3 to 5: one update retrieves separated patterns",
-)
-def complete_digits(run: Run, *, beta: Positive = 5.0, queries: Count = 500) -> None:
-    """Completes digits whose lower half is missing: 10,000 of MNIST, or 200 of 8 x 8 when quick."""
-    rng = run.seed.torch()
-    images = handwriting(run)[0]
-    images = images[torch.randperm(len(images), generator=rng)[: 10_000 if run.full else 200]]
-    side, pixels = images.shape[-1], images.flatten(1)
-    mean = pixels.mean(dim=0)
-    lengths = (pixels - mean).norm(dim=1, keepdim=True) / side
-    stored = (pixels - mean) / lengths
-    upper = torch.arange(side * side) < side * side // 2
-    query = stored[:queries] * upper  # centered: what is missing is the mean of all images
-
-    tenth, betas = stored[: len(stored) // 10], [10 ** (k / 2) for k in range(-4, 3)]
-    run.record(
-        exact_retrieval=_hits(stored, query, beta),
-        exact_retrieval_of_a_tenth=_hits(tenth, query, beta),
-    )
-    binary = torch.where(pixels > 0.5, 1.0, -1.0)
-    start = torch.where(upper, binary[:queries], -1.0)
-    settled = Hopfield(side * side).store(binary).recall(start, rng=rng).states
-    run.record(hopfield_retrieval=float((settled == binary[:queries]).all(dim=1).double().mean()))
-
-    curves = tuple(
-        Series(f"{len(one)} patterns", betas, [_hits(one, query, b) for b in betas], "other")
-        for one in (stored, tenth)
-    )
-    run.figure("hit_rate", figures.draw(Picture(curves, "β", "exact retrieval", "x")))
-    trios = torch.stack([query, ModernHopfield(stored, beta=beta)(query), stored[:queries]], dim=1)
-    shown = (trios * lengths[:queries, None] + mean)[:5].reshape(-1, side, side)
-    titles = ["query", "retrieved", "truth", *[""] * (len(shown) - 3)]
-    run.figure("completed", figures.images(list(shown), titles, columns=3))
-
-
-def _hits(stored: Tensor, query: Tensor, beta: float) -> float:
-    """Share of queries, made of the first patterns, that end within 1 % of theirs."""
-    query = query[: len(stored)]
-    truth = stored[: len(query)]
-    off = (ModernHopfield(stored, beta=beta)(query) - truth).norm(dim=1)
-    return float((off <= 0.01 * truth.norm(dim=1)).double().mean())
-
-
-def _recalled(stored: Tensor, query: Tensor, betas: Tensor) -> Tensor:
-    """Update every query at its own sharpness."""
-    pairs = zip(query, betas.tolist(), strict=True)
-    return torch.stack([ModernHopfield(stored, beta=beta)(one) for one, beta in pairs])
-
-
-def _unstable(stored: Tensor, degree: int) -> float:
-    """Share of bits, of up to 64 stored patterns, that one update flips."""
-    states = stored[:64]
-    return float((DenseMemory(stored, degree=degree)(states) != states).double().mean())
-
-
-def _power(z: Tensor, degree: int) -> Tensor:
-    """Multiply integers exactly; `pow` would be slower, and free to round."""
-    return functools.reduce(torch.mul, [z] * degree)
-
-
-def _odd_factorial(degree: int) -> int:
-    """Compute (2k-3)!! = 1 * 3 * ... * (2k-3), the moment of order 2k-2 of a standard normal."""
-    return math.prod(range(1, 2 * degree - 2, 2))
-
-
-def _matrix(owner: str, patterns: Tensor) -> Tensor:
-    if patterns.ndim != 2 or not len(patterns):
-        shape = tuple(patterns.shape)
-        raise refuse(owner, "patterns", "a matrix of one row or more, one a pattern", shape)
-    return patterns.detach()
-
-
-def _matching(owner: str, name: str, x: Tensor, patterns: Tensor) -> Tensor:
-    if x.ndim < 1 or x.shape[-1] != patterns.shape[1]:
-        raise refuse(owner, name, f"of shape (..., {patterns.shape[1]})", tuple(x.shape))
-    return x

@@ -38,7 +38,7 @@ from typing import Annotated, Any, Literal, final
 
 import numpy as np
 from jaxtyping import Bool, Float, Num
-from scipy.linalg import lstsq, null_space
+from scipy.linalg import lstsq
 from scipy.optimize import linprog, minimize
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.exceptions import ConvergenceWarning
@@ -47,22 +47,13 @@ from sklearn.utils import check_random_state, check_X_y
 from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor
 
-from principia.connectionism.perceptron import Perceptron, mistake_bound
-from principia.lab import figures
-from principia.lab.claims import claim
-from principia.lab.data.handwriting import handwriting
-from principia.lab.data.synthetic import separable_points
-from principia.lab.domains import Count, Positive, Range, Signs
+from principia.connectionism.perceptron import Perceptron
+from principia.lab.domains import Count, Positive, Signs
 from principia.lab.errors import UsageError, refuse
 from principia.lab.estimators import fit_quietly, two_classes
-from principia.lab.evidence import Evidence, Picture, Series
-from principia.lab.experiments import Run, at_least_goal, experiment
 from principia.lab.knobs import check_params, checked
-from principia.lab.relations import at_least, at_most, equal, estimates, every, identical, never
-from principia.lab.seeds import Seed
 
 Array = np.ndarray
-NEAR_MARGIN = "w with a margin of (1 - d) times the largest has a cosine above 1 - d with the best"
 BLOCK = 2**24  # numbers in one matrix product: 128 megabytes
 PROOF_EPOCHS = 20  # a perceptron that converges proves separability faster than a linear program
 SOLVED = 1e-6  # relative difference from the largest margin at which a solver may stop
@@ -156,6 +147,23 @@ def separable(X: Any, y: Any, *, bias: bool = True) -> tuple[bool, Float[Array, 
     return True, w, b
 
 
+def _labeled(owner: str, X: Any, y: Any) -> tuple[Float[Array, "N D"], Float[Array, " N"]]:
+    """Give points as float64 and labels as +1 and -1, the second of two classes being +1."""
+    X, y = check_X_y(X, y, dtype=np.float64)
+    classes = np.unique(y)
+    if len(classes) == 1 and classes[0] in (-1, 1):  # one class is a labeling too
+        return X, y.astype(np.float64)
+    if len(classes) != 2:
+        got = f"{len(classes)} classes"
+        raise refuse(owner, "y", "of two classes", got, "Take one pair of classes at a time.")
+    return X, np.where(y == classes[1], 1.0, -1.0)
+
+
+def _normals(X: Float[Array, "N D"], y: Float[Array, " N"]) -> Float[Array, "N D1"]:
+    """Give the vectors y (x, 1), with which a separating (w, b) has positive products."""
+    return y[:, None] * np.column_stack([X, np.ones(len(X))])
+
+
 @final
 class MaxMargin(ClassifierMixin, BaseEstimator):
     r"""Learns the hyperplane with the largest margin; the classes must be separable.
@@ -239,6 +247,61 @@ class MaxMargin(ClassifierMixin, BaseEstimator):
         return self.classes_[(scores >= 0).astype(int)]
 
 
+def _some_gap(X: Array, y: Array) -> float:
+    """Find the margin of some separator: a perceptron is fast, a linear program is sure."""
+    quick = fit_quietly(Perceptron(max_epochs=PROOF_EPOCHS), X, y)
+    found, w = quick.converged_, quick.coef_[0]
+    if not found:
+        found, w, _ = separable(X, y)
+    if not found:
+        hint = "A soft margin, as in sklearn.svm.SVC, allows for exceptions."
+        raise refuse("MaxMargin", "X, y", "linearly separable", "no separating hyperplane", hint)
+    return _half_gap(X, y, w)
+
+
+def _half_gap(X: Array, y: Array, w: Array) -> float:
+    """Measure the margin of the best hyperplane with this normal."""
+    along = X @ w
+    return float(along[y > 0].min() - along[y < 0].max()) / (2 * float(np.linalg.norm(w)))
+
+
+def _smo(X: Array, y: Array, random_state: Any) -> tuple[Array, bool]:
+    """Maximize the margin by libsvm, which steps from pair to pair of points."""
+    order = np.arange(len(y))
+    if random_state is not None:
+        order = check_random_state(random_state).permutation(len(y))
+    # without its own seed it would draw from the global generator, though it needs no draw
+    model = SVC(kernel="linear", C=1e8, tol=1e-6, max_iter=1_000_000, random_state=0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        model.fit(X[order], y[order])
+    # libsvm keeps its kernel in float32: solve y(w.x + b) = 1 on the support vectors in float64
+    points, signs = X[order[model.support_]], y[order[model.support_]]
+    gram = np.pad(points @ points.T, (0, 1), constant_values=1.0)
+    gram[-1, -1] = 0.0
+    dual = lstsq(gram, np.append(signs, 0.0), lapack_driver="gelsy")[0][:-1]  # type: ignore[index]
+    w = max(model.coef_[0], dual @ points, key=lambda w: _half_gap(X, y, w))
+    # no margin exceeds half the distance between points of the two hulls: a proof of the maximum
+    shares = np.maximum(dual * signs, 1e-30)
+    one, two = (np.average(points[signs == k], 0, shares[signs == k]) for k in (1, -1))
+    proved = _half_gap(X, y, w) > (1 - SOLVED) * float(np.linalg.norm(one - two)) / 2
+    return w, proved or model.fit_status_ == 0
+
+
+def _slsqp(X: Array, y: Array, random_state: Any, gap: float) -> tuple[Array, bool]:
+    """Minimize the length of w subject to y(w.x + b) >= gap; a gap within reach keeps |w| <= 1."""
+    normals = _normals(X, y)
+    first = np.zeros(normals.shape[1])
+    if random_state is not None:
+        first = check_random_state(random_state).normal(size=len(first))
+    found = minimize(
+        lambda v: (v[:-1] @ v[:-1] / 2, np.append(v[:-1], 0.0)), first, jac=True, method="SLSQP",
+        constraints={"type": "ineq", "fun": lambda v: normals @ v - gap, "jac": lambda v: normals},
+        options={"ftol": 1e-12, "maxiter": 1000},
+    )
+    return found.x[:-1], found.status in (0, 8)  # 8: rounding lets it descend no further
+
+
 @final
 class VersionSpace:
     r"""Holds all hyperplanes (w, b) that separate labeled points: a cone in D + 1 dimensions.
@@ -305,390 +368,3 @@ class VersionSpace:
             at = at * np.cos(turn) + toward * np.sin(turn)
             at /= np.linalg.norm(at, axis=1, keepdims=True)  # else rounding adds up
         return at[:, :-1], at[:, -1]
-
-
-@claim(control={"normalized": False}, source="Hesse normal form")
-def hesse_distance(
-    seed: Seed, *, dim: Annotated[int, Range(2, 100)] = 5,
-    points: Annotated[int, Range(10, 5000)] = 500, normalized: bool = True,
-) -> Evidence:
-    r"""$(w\cdot x+b)/\Vert w\Vert$ is the signed length of the shortest way to the hyperplane."""
-    rng = seed.numpy()
-    w, b = 3 * rng.normal(size=dim), float(rng.normal())
-    X = rng.normal(size=(points, dim))
-    X[0] = 0  # the origin, at b / |w|
-    foot, largest = rng.normal(size=dim), np.abs(w).argmax()
-    foot[largest] -= (w @ foot + b) / w[largest]  # some point of the hyperplane
-    basis = null_space(w[None])  # (dim, dim - 1)
-    inside = np.linalg.lstsq(basis, (X - foot).T, rcond=None)[0]
-    lengths = np.linalg.norm((X - foot).T - basis @ inside, axis=0)
-    measured = signed_distance(X, w, b) if normalized else X @ w + b
-    return identical(measured, np.sign(X @ w + b) * lengths)
-
-
-@claim(control={"sign_of_zero": 1}, source="by definition of the margin")
-def margin_sign(
-    seed: Seed, *, points: Annotated[int, Range(1000, 1_000_000)] = 100_000,
-    dim: Annotated[int, Range(1, 20)] = 3, sign_of_zero: Annotated[int, Range(-1, 1)] = 0,
-) -> Evidence:
-    r"""A point is classified right, $f(x)=y$, exactly if $\gamma(x,y)>0$, with sign(0) = 0."""
-    rng = seed.numpy()
-    # small integers are exact in float64, so that many points lie exactly on the hyperplane
-    X, y = rng.integers(-5, 6, size=(points, dim)), rng.choice([-1, 1], size=points)
-    w, b = rng.integers(-3, 4, size=dim), int(rng.integers(-2, 3))
-    w[0] = 1  # so that there always are some
-    scores = X @ w + b
-    f = np.where(scores == 0, sign_of_zero, np.sign(scores))
-    return never((f == y) != (y * signed_distance(X, w, b) > 0), why="a definition: no exception")
-
-
-@claim(control={"kind": "functional"}, source="by construction")
-def margin_scale_free(
-    seed: Seed, *, scales: Annotated[int, Range(3, 500)] = 50,
-    dim: Annotated[int, Range(1, 100)] = 10,
-    kind: Literal["geometric", "functional"] = "geometric",
-) -> Evidence:
-    r"""The margin of $(cw,cb)$ is that of $(w,b)$ for every $c>0$."""
-    rng = seed.numpy()
-    X, y, _ = separable_points(rng, 100, dim, 0.1)
-    w, b = rng.normal(size=dim), float(rng.normal())
-    factors = np.logspace(-6, 6, scales)
-    if kind == "geometric":
-        margins = [geometric_margin(c * w, c * b, X, y) for c in factors]
-    else:
-        margins = [float((y * (X @ (c * w) + c * b)).min()) for c in factors]
-    return identical(margins, np.full(scales, geometric_margin(w, b, X, y))).drawn(
-        Series(f"{kind} margin", factors, margins), x="scale c", y="margin", log="x",
-    )
-
-
-@claim(control={"model": "perceptron"}, source="Boser, Guyon and Vapnik 1992")
-def max_margin_unique(
-    seed: Seed, *, problems: Annotated[int, Range(1, 25)] = 8,
-    points: Annotated[int, Range(10, 500)] = 60, dim: Annotated[int, Range(2, 30)] = 5,
-    model: Literal["max margin", "perceptron"] = "max margin",
-) -> Evidence:
-    r"""The hyperplane of largest margin is unique: two solvers, any order and start, one answer."""
-    rng = seed.numpy()
-    cosines = []
-    for _ in range(problems):
-        X, y, target = separable_points(rng, points, dim, 0.1)
-        X += rng.normal() * target
-        if model == "perceptron":
-            fits = [Perceptron(shuffle=True, random_state=k).fit(X, y) for k in range(6)]
-        else:
-            fits = [MaxMargin(random_state=k).fit(X, y) for k in range(3)]
-            fits += [MaxMargin(solver="slsqp", random_state=k).fit(X, y) for k in range(3)]
-        planes = np.array([np.append(one.coef_, one.intercept_) for one in fits])
-        planes /= np.linalg.norm(planes, axis=1, keepdims=True)
-        cosines.append(planes[1:] @ planes[0])
-    return at_least(np.ravel(cosines), 1.0, slack=SOLVED, why=f"a theorem; {NEAR_MARGIN}")
-
-
-@claim(control={"champion": "averaged perceptron"}, source="by definition of the maximum")
-def max_margin_best(
-    seed: Seed, *, problems: Annotated[int, Range(1, 50)] = 6,
-    samples: Annotated[int, Range(10, 1000)] = 100, dim: Annotated[int, Range(1, 10)] = 3,
-    champion: Literal["max margin", "averaged perceptron"] = "max margin",
-) -> Evidence:
-    r"""No separator has a larger margin than $\gamma_{MM}$: no perceptron, LP or random one."""
-    rng = seed.numpy()
-    names = ("max margin", "averaged perceptron", "perceptron", "linear program")
-    margins = []
-    for _ in range(problems):
-        X, y, target = separable_points(rng, 40, dim, 0.1)
-        X += rng.normal() * target
-        fits = [one.fit(X, y) for one in (MaxMargin(), Perceptron(average=True), Perceptron())]
-        _, w, b = separable(X, y)
-        members = VersionSpace(X, y).sample(samples, rng)
-        W = np.vstack([*(one.coef_ for one in fits), w, members[0]])
-        B = np.concatenate([*(one.intercept_ for one in fits), [b], members[1]])
-        margins.append([geometric_margin(W[k], float(B[k]), X, y) for k in range(len(B))])
-    table = np.array(margins)  # (problems, 4 + samples)
-    best = np.broadcast_to(table[:, [names.index(champion)]], table.shape)
-    ranks, some = np.arange(1, problems + 1), table[:, 4:44]
-    by_name = [Series(one, ranks, table[:, k], "other", "points") for k, one in enumerate(names)]
-    return every(
-        {
-            "largest margin": at_least(
-                best, table, slack=SOLVED * table.max(),
-                why="a maximum, which the solver may miss by 1e-6",
-            ).drawn(
-                Series("random separators", np.repeat(ranks, some.shape[1]), some.ravel()),
-                *by_name, x="problem", y="margin",
-            ),
-            "perceptron, program and samples separate": never(
-                table[:, 2:] <= 0, why="members of the version space have a margin above 0"
-            ),
-        }
-    )
-
-
-@claim(control={"drop": "one support vector"}, source="Boser, Guyon and Vapnik 1992")
-def support_vectors_decide(
-    seed: Seed, *, problems: Annotated[int, Range(2, 50)] = 10,
-    points: Annotated[int, Range(20, 500)] = 100, dim: Annotated[int, Range(1, 30)] = 5,
-    drop: Literal["all others", "one support vector"] = "all others",
-) -> Evidence:
-    r"""The points that touch the margin decide: without all others the solution is the same."""
-    rng = seed.numpy()
-    cosines = []
-    for _ in range(problems):
-        X, y, target = separable_points(rng, points, dim, 0.1)
-        X += rng.normal() * target
-        whole = MaxMargin().fit(X, y)
-        kept = whole.support_
-        if drop == "one support vector":
-            kept = np.delete(np.arange(points), rng.choice(whole.support_))
-        part = MaxMargin().fit(X[kept], y[kept])
-        one, two = (np.append(model.coef_, model.intercept_) for model in (whole, part))
-        cosines.append(one @ two / np.linalg.norm(one) / np.linalg.norm(two))
-    return at_least(cosines, 1.0, slack=SOLVED, why=f"a theorem; {NEAR_MARGIN}")
-
-
-@claim(control={"change": "replace"}, source="Mitchell 1982")
-def version_space_shrinks(
-    seed: Seed, *, points: Annotated[int, Range(8, 60)] = 12,
-    dim: Annotated[int, Range(1, 8)] = 2, directions: Annotated[int, Range(1000, 200_000)] = 50_000,
-    change: Literal["add", "replace"] = "add",
-) -> Evidence:
-    r"""Adding a point never enlarges the version space: $V(S\cup\{(x,y)\})\subseteq V(S)$."""
-    rng = seed.numpy()
-    X, y, _ = separable_points(rng, points, dim, 0.1)
-    # replacing keeps two points: the newest takes the place of the oldest
-    oldest = [0 if change == "add" else max(0, k - 2) for k in range(1, points + 1)]
-    spaces = [VersionSpace(X[a : k + 1], y[a : k + 1]) for k, a in enumerate(oldest)]
-    planes = rng.normal(size=(directions, dim + 1))
-    members = np.array([one.contains(planes[:, :-1], planes[:, -1]) for one in spaces])
-    volumes = np.array([one.volume(directions, seed.child("volume")) for one in spaces])
-    # exact: half of all for one point, a wedge for two
-    first, second = (one / np.linalg.norm(one) for one in spaces[1].normals)
-    exact = np.array([0.5, 0.5 - np.arccos(first @ second) / (2 * np.pi)])
-    # a third point leaves the same share of the directions and of a uniform sample
-    sampled = spaces[2].contains(*spaces[1].sample(2000, rng))
-    hits, left = members[1].sum(), (members[1] & members[2]).sum()
-    share = (left + 1) / (hits + 2)  # never 0 or 1: their standard error would be 0
-    return every(
-        {
-            "nothing enters": never(
-                members[1:] & ~members[:-1], why="a theorem, direction by direction"
-            ),
-            "volume never grows": at_most(
-                np.diff(volumes), 0.0, why="the same directions for every set: no noise"
-            ).drawn(
-                Series("share of directions", range(1, points + 1), volumes, style="line"),
-                x="points seen", y="volume of the version space",
-            ),
-            "one and two points": estimates(
-                volumes[:2], exact, error=np.sqrt(exact * (1 - exact) / directions),
-                why="of a share of independent directions",
-            ),
-            "hit-and-run is uniform": estimates(
-                sampled.mean(), left / hits,
-                error=np.sqrt(share * (1 - share) * (1 / len(sampled) + 1 / hits)),
-                why="of two shares, of chains that have forgotten their start and of directions",
-            ),
-        }
-    )
-
-
-@claim(control={"product": True}, source="Novikoff 1962; Minsky and Papert 1969")
-def separable_iff_nonempty(
-    seed: Seed, *, sets: Annotated[int, Range(10, 500)] = 100,
-    points: Annotated[int, Range(10, 100)] = 12, product: bool = False,
-) -> Evidence:
-    r"""LP feasible $\Leftrightarrow V(S)\ne\emptyset\Leftrightarrow$ the perceptron converges."""
-    rng = seed.numpy()
-    truths, verdicts = [], []
-    for one in range(sets):
-        dim, gap, shift = int(rng.integers(1, 6)), float(rng.uniform(0.4, 1)), float(rng.normal())
-        X, y, target = separable_points(rng, points, dim, gap)
-        X += shift * target
-        epochs = mistake_bound(X, y, target, -shift) + 1  # every epoch but the last has a mistake
-        if one % 2:  # the middle of two points of a class, with the other label: never separable
-            inner = X[y == 1][:2].mean(axis=0)
-            X, y = np.vstack([X, inner]), np.append(y, -1.0)
-        truths.append(one % 2 == 0)
-        verdicts.append(_verdicts(X, y, epochs))
-    corners = np.array([[0.0, 0.0], [0.0, 1.0], [1.0, 0.0], [1.0, 1.0]])
-    if product:
-        corners = np.column_stack([corners, corners.prod(axis=1)])
-    xor = _verdicts(corners, np.array([-1.0, 1.0, 1.0, -1.0]), 200)
-    return every(
-        {
-            "all agree": never(
-                np.array(verdicts) != np.array(truths)[:, None], why="a theorem: no exception"
-            ),
-            "XOR is empty": never(np.array(xor), why="a theorem: no exception"),
-        }
-    )
-
-
-@claim(control={"scale": 1.01}, source="by definition")
-def gamma_separation(
-    seed: Seed, *, points: Annotated[int, Range(2, 5000)] = 200,
-    dim: Annotated[int, Range(1, 100)] = 5, scale: Annotated[float, Range(0.1, 2)] = 1.0,
-) -> Evidence:
-    r"""A hyperplane $\gamma$-separates $S$ exactly if the smallest margin is $\gamma$ or more."""
-    rng = seed.numpy()
-    w, b = rng.normal(size=dim), float(rng.normal())
-    normal = w / np.linalg.norm(w)
-    y, distances = rng.choice([-1.0, 1.0], size=points), rng.uniform(0.5, 3, size=points)
-    X = rng.normal(size=(points, dim))
-    X += (y * distances - signed_distance(X, w, b))[:, None] * normal  # at known distances
-    factors = np.array([0.01, 0.5, 0.9, 0.99, 1 - 1e-9, 1 + 1e-9, 1.01, 1.1, 2, 100])
-    answers = [separates(w, b, X, y, float(c * distances.min())) for c in factors]
-    margin = geometric_margin(w, b, X, y)
-    return every(
-        {
-            "around the margin": equal(answers, factors <= 1, tol=0, why="yes or no"),
-            "margin is the smallest distance": identical(margin, distances.min()),
-            "at the margin": never(
-                not separates(w, b, X, y, scale * margin), of=1, why="a definition: no exception"
-            ),
-        }
-    )
-
-
-@experiment(
-    reaches={"margin": at_least_goal(0.42), "test_accuracy": at_least_goal(0.998)},
-    floor={"margin": at_least_goal(0.60), "test_accuracy": at_least_goal(0.98)},
-    source="scikit-learn, SVC(kernel='linear', C=1e8): margin 0.4245 with 84 support vectors",
-)
-def zero_one(run: Run, *, toy_points: Annotated[int, Range(2, 40)] = 12) -> None:
-    """Tells 0 from 1 with the widest margin: MNIST, or 8 x 8 digits when quick."""
-    parts = handwriting(run)
-    (X, y), (X_test, y_test) = (
-        (x[labels < 2].flatten(1).double().numpy(), np.where(labels[labels < 2] == 1, 1.0, -1.0))
-        for x, labels in (parts[:2], parts[2:])
-    )
-    best = MaxMargin().fit(X, y)
-    run.keep(best)
-    run.record(margin=best.margin_, support_vectors=len(best.support_))
-    run.record(test_accuracy=best.score(X_test, y_test))
-    for name, average in (("perceptron", False), ("averaged_perceptron", True)):
-        other = Perceptron(average=average).fit(X, y)
-        margin = geometric_margin(other.coef_[0], float(other.intercept_[0]), X, y)
-        accuracy = other.score(X_test, y_test)
-        run.record(**{f"{name}_margin": margin, f"{name}_test_accuracy": accuracy})
-    run.figure("margin_band", _band_figure(best, X, y))
-    run.figure("version_space", _disc_figure(run.seed, toy_points))
-
-
-def _labeled(owner: str, X: Any, y: Any) -> tuple[Float[Array, "N D"], Float[Array, " N"]]:
-    """Give points as float64 and labels as +1 and -1, the second of two classes being +1."""
-    X, y = check_X_y(X, y, dtype=np.float64)
-    classes = np.unique(y)
-    if len(classes) == 1 and classes[0] in (-1, 1):  # one class is a labeling too
-        return X, y.astype(np.float64)
-    if len(classes) != 2:
-        got = f"{len(classes)} classes"
-        raise refuse(owner, "y", "of two classes", got, "Take one pair of classes at a time.")
-    return X, np.where(y == classes[1], 1.0, -1.0)
-
-
-def _normals(X: Float[Array, "N D"], y: Float[Array, " N"]) -> Float[Array, "N D1"]:
-    """Give the vectors y (x, 1), with which a separating (w, b) has positive products."""
-    return y[:, None] * np.column_stack([X, np.ones(len(X))])
-
-
-def _some_gap(X: Array, y: Array) -> float:
-    """Find the margin of some separator: a perceptron is fast, a linear program is sure."""
-    quick = fit_quietly(Perceptron(max_epochs=PROOF_EPOCHS), X, y)
-    found, w = quick.converged_, quick.coef_[0]
-    if not found:
-        found, w, _ = separable(X, y)
-    if not found:
-        hint = "A soft margin, as in sklearn.svm.SVC, allows for exceptions."
-        raise refuse("MaxMargin", "X, y", "linearly separable", "no separating hyperplane", hint)
-    return _half_gap(X, y, w)
-
-
-def _half_gap(X: Array, y: Array, w: Array) -> float:
-    """Measure the margin of the best hyperplane with this normal."""
-    along = X @ w
-    return float(along[y > 0].min() - along[y < 0].max()) / (2 * float(np.linalg.norm(w)))
-
-
-def _smo(X: Array, y: Array, random_state: Any) -> tuple[Array, bool]:
-    """Maximize the margin by libsvm, which steps from pair to pair of points."""
-    order = np.arange(len(y))
-    if random_state is not None:
-        order = check_random_state(random_state).permutation(len(y))
-    # without its own seed it would draw from the global generator, though it needs no draw
-    model = SVC(kernel="linear", C=1e8, tol=1e-6, max_iter=1_000_000, random_state=0)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)
-        model.fit(X[order], y[order])
-    # libsvm keeps its kernel in float32: solve y(w.x + b) = 1 on the support vectors in float64
-    points, signs = X[order[model.support_]], y[order[model.support_]]
-    gram = np.pad(points @ points.T, (0, 1), constant_values=1.0)
-    gram[-1, -1] = 0.0
-    dual = lstsq(gram, np.append(signs, 0.0), lapack_driver="gelsy")[0][:-1]  # type: ignore[index]
-    w = max(model.coef_[0], dual @ points, key=lambda w: _half_gap(X, y, w))
-    # no margin exceeds half the distance between points of the two hulls: a proof of the maximum
-    shares = np.maximum(dual * signs, 1e-30)
-    one, two = (np.average(points[signs == k], 0, shares[signs == k]) for k in (1, -1))
-    proved = _half_gap(X, y, w) > (1 - SOLVED) * float(np.linalg.norm(one - two)) / 2
-    return w, proved or model.fit_status_ == 0
-
-
-def _slsqp(X: Array, y: Array, random_state: Any, gap: float) -> tuple[Array, bool]:
-    """Minimize the length of w subject to y(w.x + b) >= gap; a gap within reach keeps |w| <= 1."""
-    normals = _normals(X, y)
-    first = np.zeros(normals.shape[1])
-    if random_state is not None:
-        first = check_random_state(random_state).normal(size=len(first))
-    found = minimize(
-        lambda v: (v[:-1] @ v[:-1] / 2, np.append(v[:-1], 0.0)), first, jac=True, method="SLSQP",
-        constraints={"type": "ineq", "fun": lambda v: normals @ v - gap, "jac": lambda v: normals},
-        options={"ftol": 1e-12, "maxiter": 1000},
-    )
-    return found.x[:-1], found.status in (0, 8)  # 8: rounding lets it descend no further
-
-
-def _verdicts(X: Array, y: Array, epochs: int) -> list[bool]:
-    """Ask linear program, version space and perceptron for separability, and check their proofs."""
-    space = VersionSpace(X, y)
-    found, w, b = separable(X, y)
-    model = fit_quietly(Perceptron(max_epochs=epochs, trace=True), X, y)
-    shown = bool(space.contains(model.coef_[0], float(model.intercept_[0])))
-    proved = found and bool(space.contains(w, b))
-    return [found, proved, not space.is_empty(), model.converged_, shown]
-
-
-def _band_figure(model: MaxMargin, X: Array, y: Array) -> Any:
-    """Draw distances against the main direction inside the hyperplane, with the margin."""
-    normal, seen = model.coef_[0], np.linspace(0, len(y) - 1, min(len(y), 1000)).astype(int)
-    inside = X - X.mean(axis=0) - ((X - X.mean(axis=0)) @ normal)[:, None] * normal
-    main = np.linalg.svd(inside[seen], full_matrices=False)[2][0]
-    distances, height = model.decision_function(X), inside @ main
-    ends = [float(height.min()), float(height.max())]
-    clouds = [("0", seen[y[seen] < 0]), ("1", seen[y[seen] > 0]), ("touching", model.support_)]
-    lines = [("margin", -model.margin_), ("hyperplane", 0.0), ("margin", model.margin_)]
-    series = [Series(name, distances[k], height[k], "other", "points") for name, k in clouds]
-    series += [Series(name, [at, at], ends, "bound") for name, at in lines]
-    return figures.draw(Picture(tuple(series), "distance from the hyperplane", "main direction"))
-
-
-def _disc_figure(seed: Seed, points: int) -> Any:
-    """Draw samples of the version space of ever more points on an equal-area map of all (w, b)."""
-    X, y, target = separable_points(seed.numpy(), points, 2, 0.1)
-    axes = np.array([[*target, 0.0], [-target[1], target[0], 0.0], [0.0, 0.0, 1.0]])
-    series = []
-    for seen in sorted({1, 2, 4, 8, 16, 32, points} & set(range(1, points + 1))):
-        planes = np.column_stack(VersionSpace(X[:seen], y[:seen]).sample(400, seed.child(seen)))
-        series.append(Series(f"{seen} points", *_equal_area(planes @ axes.T), "other", "points"))
-    best = MaxMargin().fit(X, y)
-    plane = np.column_stack([best.coef_, best.intercept_]) @ axes.T
-    series.append(Series("widest margin", *_equal_area(plane / np.linalg.norm(plane))))
-    angle = np.linspace(0, 2 * np.pi, 200)
-    series.append(Series("all directions", 2 * np.cos(angle), 2 * np.sin(angle), "bound"))
-    figure = figures.draw(Picture(tuple(series), "w across the true normal", "bias b"))
-    return figure.update_yaxes(scaleanchor="x").update_layout(height=520)
-
-
-def _equal_area(directions: Array) -> tuple[Array, Array]:
-    """Map unit vectors (N, 3) onto a disc of radius 2 by Lambert's azimuthal projection."""
-    stretch = np.sqrt(2 / (1 + directions[:, 0]))
-    return directions[:, 1] * stretch, directions[:, 2] * stretch

@@ -34,41 +34,21 @@ References:
 
 __all__ = ["Tape", "Var", "backward", "concat", "grad", "to_networkx"]
 
-import functools
 import itertools
-import operator
-from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Annotated, Any, Literal, NamedTuple, final
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple, final
 
 import numpy as np
-import plotly.graph_objects as go
 import torch
 from jaxtyping import Float64
-from torch import Tensor, nn
-from torch.nn import functional as F
+from torch import Tensor
 
-from principia.lab import figures
-from principia.lab.claims import claim
-from principia.lab.data.handwriting import handwriting
-from principia.lab.domains import Positive, Range
 from principia.lab.errors import UsageError, refuse
-from principia.lab.evidence import Evidence, Picture, Series
-from principia.lab.experiments import Run, at_least_goal, at_most_goal, experiment
 from principia.lab.knobs import checked
-from principia.lab.relations import at_most, equal, every, identical, never, slope
-from principia.lab.seeds import Seed
-from principia.lab.training import OneCycle, accuracy, fit
-from principia.lab.training.parts import Part
-from principia.networks.mlp import MLP
 
 Value = Float64[Tensor, "..."]
 Pull = Callable[[Tensor], Tensor]
-Graphs = Annotated[int, Range(10, 200)]
-Nodes = Annotated[int, Range(20, 100)]
-LEAVES, SIDE = 4, 3  # of a random graph: its inputs, and their rows and columns
-WALKED = 12  # rungs of a ladder whose paths can be walked one by one
-GOALS = {"xor_solved": at_least_goal(8), "gradient_gap": at_most_goal(1e-10)}
 
 
 @final
@@ -261,6 +241,16 @@ class Var:
         return made
 
 
+def _version(value: Tensor) -> int:
+    """Ask torch how often a tensor was changed in place; in inference mode nobody counts."""
+    return 0 if value.is_inference() else value._version
+
+
+def _along(g: Tensor, dim: int | None, keepdim: bool) -> Tensor:
+    """Give back the axis that a reduction has taken away."""
+    return g if keepdim or dim is None else g.unsqueeze(dim)
+
+
 @checked
 def concat(parts: Sequence[Any], dim: int = 0) -> Var:
     r"""Joins variables along an axis; tensors among them are constants.
@@ -300,7 +290,48 @@ def backward(out: Var) -> dict[Var, Value]:
     if not isinstance(out, Var) or out.value.numel() != 1:
         hint = "Only a number has a gradient: reduce it, for example with sum()."
         raise refuse("backward", "out", "a Var with one entry", out, hint)
-    return {node: total.clone() for node, total in _sent_back(out, _users_first(out)).items()}
+    return {node: total.clone() for node, total in sent_back(out, users_first(out)).items()}
+
+
+def sent_back(out: Var, order: Sequence[Var], *, overwrite: bool = False) -> dict[Var, Tensor]:
+    """Visit variables in an order; each passes on what it has collected until then."""
+    ops, totals = out.tape.ops, {out: torch.ones_like(out.value)}
+    for node in order:
+        if _version(node.value) != node.version:
+            raise UsageError(
+                f"backward: the value of {node} must be as it was recorded; it was changed in "
+                "place since. Change it after backward, or record a clone."
+            )
+        for source, pull, work in node.edges if node in totals else ():
+            if source.constant:
+                continue
+            given = pull(totals[node])
+            ops["backward"] += work + given.numel() * (given.shape != source.value.shape)
+            given = given.sum_to_size(source.value.shape)  # a value that was broadcast
+            if source in totals and not overwrite:
+                ops["backward"] += given.numel()
+                given = totals[source] + given
+            totals[source] = given
+    return totals
+
+
+def users_first(out: Var) -> list[Var]:
+    """List what the output was made from, each variable behind all its uses."""
+    uses: Counter[Var] = Counter()
+    found, order = [out], []
+    while found:
+        for edge in found.pop().edges:
+            if edge.source not in uses:
+                found.append(edge.source)
+            uses[edge.source] += 1
+    ready = [out]
+    while ready:
+        order.append(ready.pop())
+        for edge in order[-1].edges:
+            uses[edge.source] -= 1
+            if not uses[edge.source]:
+                ready.append(edge.source)
+    return order
 
 
 def grad(f: Callable[..., Var]) -> Callable[..., tuple[Value, ...]]:
@@ -339,422 +370,3 @@ def to_networkx(tape: Tape, gradients: Mapping[Var, Tensor] | None = None) -> An
         graph.add_node(k, op=node.op, value=node.value, gradient=(gradients or {}).get(node))
         graph.add_edges_from((numbers[edge.source], k) for edge in node.edges)
     return graph
-
-
-def _users_first(out: Var) -> list[Var]:
-    """List what the output was made from, each variable behind all its uses."""
-    uses: Counter[Var] = Counter()
-    found, order = [out], []
-    while found:
-        for edge in found.pop().edges:
-            if edge.source not in uses:
-                found.append(edge.source)
-            uses[edge.source] += 1
-    ready = [out]
-    while ready:
-        order.append(ready.pop())
-        for edge in order[-1].edges:
-            uses[edge.source] -= 1
-            if not uses[edge.source]:
-                ready.append(edge.source)
-    return order
-
-
-def _sent_back(out: Var, order: Sequence[Var], *, overwrite: bool = False) -> dict[Var, Tensor]:
-    """Visit variables in an order; each passes on what it has collected until then."""
-    ops, totals = out.tape.ops, {out: torch.ones_like(out.value)}
-    for node in order:
-        if _version(node.value) != node.version:
-            raise UsageError(
-                f"backward: the value of {node} must be as it was recorded; it was changed in "
-                "place since. Change it after backward, or record a clone."
-            )
-        for source, pull, work in node.edges if node in totals else ():
-            if source.constant:
-                continue
-            given = pull(totals[node])
-            ops["backward"] += work + given.numel() * (given.shape != source.value.shape)
-            given = given.sum_to_size(source.value.shape)  # a value that was broadcast
-            if source in totals and not overwrite:
-                ops["backward"] += given.numel()
-                given = totals[source] + given
-            totals[source] = given
-    return totals
-
-
-def _version(value: Tensor) -> int:
-    """Ask torch how often a tensor was changed in place; in inference mode nobody counts."""
-    return 0 if value.is_inference() else value._version
-
-
-def _along(g: Tensor, dim: int | None, keepdim: bool) -> Tensor:
-    """Give back the axis that a reduction has taken away."""
-    return g if keepdim or dim is None else g.unsqueeze(dim)
-
-
-@claim(control={"at_fan_outs": "overwrite"}, source="Linnainmaa 1976")
-def any_graph(
-    seed: Seed, *, graphs: Graphs = 200, nodes: Nodes = 50,
-    at_fan_outs: Literal["add", "overwrite"] = "add",
-) -> Evidence:
-    r"""Reverse mode is exact on every graph without cycles, where contributions are added."""
-    pairs = []
-    for out, leaves, exact in _random_graphs(seed, graphs, nodes):
-        if at_fan_outs == "add":
-            totals = backward(out)
-        else:
-            totals = _sent_back(out, _users_first(out), overwrite=True)
-        pairs.append(_scaled(totals, leaves, exact))
-    return identical(*torch.stack(pairs, dim=1))
-
-
-@claim(control={"paths": "longest"}, source="Bauer 1974")
-def sums_over_paths(
-    seed: Seed, *, rungs: Annotated[int, Range(1, WALKED)] = 10,
-    points: Annotated[int, Range(1, 1000)] = 20, paths: Literal["all", "longest"] = "all",
-) -> Evidence:
-    r"""A derivative is the sum, over all paths to the output, of products of local derivatives."""
-    import networkx as nx
-
-    values = torch.randn(2 + 2 * rungs, points, generator=seed.torch(), dtype=torch.float64)
-    tape = Tape()
-    leaves = [Var(tape, one) for one in values]
-    products = _products(_ladder(leaves))
-    sums = []
-    for leaf in leaves:
-        longest = max(length for length, _ in products[leaf])
-        sums.append(sum(
-            product for length, product in products[leaf] if paths == "all" or length == longest
-        ))
-    inputs = values.clone().requires_grad_()
-    (exact,) = torch.autograd.grad(_ladder(list(inputs)).sum(), inputs)
-    reverse = grad(lambda *leaves: _ladder(list(leaves)).sum())(*values)
-    graph, ways = to_networkx(tape), Counter({0: 1})  # from the first leaf to each node
-    for node in nx.topological_sort(graph):
-        for _, after in graph.out_edges(node):
-            ways[after] += ways[node]
-    counts = [len(products[leaves[0]]), ways[len(graph) - 1]]
-    return every({
-        "sum over paths": identical(torch.stack(sums), exact),
-        "reverse mode": identical(torch.stack(reverse), exact),
-        "paths": equal(counts, 2.0**rungs, tol=0, why="a count: two ways on at every rung"),
-    })
-
-
-@claim(control={"method": "path by path"}, source="Baur and Strassen 1983")
-def linear_cost(
-    seed: Seed, *, rungs: Annotated[int, Range(8, 40)] = 40,
-    depth: Annotated[int, Range(1, 8)] = 4, width: Annotated[int, Range(1, 200)] = 32,
-    method: Literal["reverse mode", "path by path"] = "reverse mode",
-) -> Evidence:
-    r"""Reverse mode takes each edge once: $\le4$ times the forward cost, despite $2^k$ paths."""
-    rng, why = seed.torch(), "pulls cost 3 times an operation at most, sums at fan-outs once"
-    most = rungs if method == "reverse mode" else min(rungs, WALKED)
-    sizes = [most * k // 4 for k in range(1, 5)]
-    counts = []  # multiply-adds forward and backward, and edges, of each ladder
-    for size, products in itertools.product(sizes, (False, True)):
-        tape = Tape()
-        leaves = [Var(tape, one) for one in torch.rand(2 + 2 * size, generator=rng)]
-        out = _ladder(leaves, products=products)
-        _ = backward(out) if method == "reverse mode" else _products(out)
-        counts.append([*map(tape.ops.get, ("forward", "backward")), to_networkx(tape).size()])
-    table = torch.tensor(counts, dtype=torch.float64)
-    forward, back, edges = table[::2].T
-    networks = []
-    for layers in range(1, depth + 1):
-        mlp = MLP([width] * (layers + 1), activation="tanh", rng=rng).double()
-        x, y = torch.rand(50, width, generator=rng), torch.arange(50) % width
-        loss = _recorded(mlp, x, y)[0]
-        backward(loss)
-        networks.append(loss.tape.ops["backward"] / loss.tape.ops["forward"])
-    return every({
-        "ladders": at_most(back / forward, 4, why=why).drawn(
-            Series(method, sizes, back), Series("4 times forward", sizes, 4 * forward, "bound"),
-            Series("paths", sizes, [2.0**size for size in sizes], "other"),
-            x="rungs", y="multiply-adds", log="y",
-        ),
-        "ladders of products": at_most(table[1::2, 1] / table[1::2, 0], 4, why=why),
-        "power of the number of edges": slope(
-            edges, back, 1, tol=0.1, why="a ladder has two edges more than its rungs need",
-            labels=("edges", "multiply-adds"),
-        ),
-        "networks": at_most(networks, 4, why=why),
-    })
-
-
-@claim(control={"order": "depth first"}, source="Griewank and Walther 2008, sec. 3.2")
-def order_matters(
-    seed: Seed, *, graphs: Graphs = 50, nodes: Nodes = 50,
-    order: Literal["users first", "depth first", "listed backward"] = "users first",
-) -> Evidence:
-    r"""A variable may pass its derivative on only after all its uses were visited."""
-    orders = {
-        "users first": _users_first, "depth first": _depth_first,
-        "listed backward": lambda out: out.tape.nodes[::-1],
-    }
-    shuffle, pairs, early = seed.child("list").torch(), [], []
-    for out, leaves, exact in _random_graphs(seed, graphs, nodes):
-        # a list of operations need not be in the order in which they were made
-        nodes_made = out.tape.nodes
-        mixed = torch.randperm(len(nodes_made), generator=shuffle)
-        out.tape.nodes = [nodes_made[k] for k in mixed.tolist()]
-        visits = orders[order](out)
-        pairs.append(_scaled(_sent_back(out, visits), leaves, exact))
-        turn = {node: k for k, node in enumerate(visits)}
-        early += [turn[edge.source] < turn[node] for node in visits for edge in node.edges]
-    return every({
-        "gradients": identical(*torch.stack(pairs, dim=1)),
-        "edges to a variable visited before": never(early, why="that is what the order is for"),
-    })
-
-
-@experiment(
-    reaches={"mnist_accuracy": at_least_goal(0.93), **GOALS},
-    floor={"digits_accuracy": at_least_goal(0.90), **GOALS},
-    source="torch.autograd, whose gradients are to be matched; XOR as in Rumelhart, Hinton and "
-    "Williams 1986; the accuracies are floors of our own",
-)
-def micro_autograd(
-    run: Run, *, epochs: Annotated[int, Range(1, 50)] | None = None, lr: Positive = 0.01,
-    xor_units: Annotated[int, Range(1, 50)] = 8,
-) -> None:
-    """Trains networks on the tape alone: XOR from ten seeds, and handwritten digits."""
-    corners = torch.cartesian_prod(torch.arange(2.0), torch.arange(2.0)).double()
-    answers = torch.tensor([0, 1, 1, 0])
-    many = corners.repeat(125, 1), answers.repeat(125)  # 25 batches of 20
-    solved, gaps = 0, []
-    for k in range(10):
-        mlp, last = _trained(
-            run, f"xor-{k}", [2, xor_units, 2], "tanh", many, (corners, answers),
-            epochs=6, batch_size=20, peak=0.1,
-        )
-        solved += last["validation_accuracy"] == 1
-        gaps.append(last["validation_gradient_gap"])
-        if k == 0:
-            run.figure("graph", _film(mlp.cpu(), corners, answers))
-    x, y, x_test, y_test = handwriting(run)
-    sizes = [x[0].numel(), 64 if run.full else 32, 10]
-    mlp, last = _trained(
-        run, "digits", sizes, "relu", (x.flatten(1), y), (x_test.flatten(1).double(), y_test),
-        epochs=epochs or (2 if run.full else 10), batch_size=64 if run.full else 32, peak=lr,
-    )
-    run.record(**{f"{'mnist' if run.full else 'digits'}_accuracy": last["validation_accuracy"]})
-    run.record(xor_solved=solved, gradient_gap=max(*gaps, last["validation_gradient_gap"]))
-    run.keep(mlp)
-
-
-def _trained(
-    run: Run, name: str, sizes: Sequence[int], activation: str, data: tuple[Tensor, Tensor],
-    held: tuple[Tensor, Tensor], *, epochs: int, batch_size: int, peak: float,
-) -> tuple[MLP, dict[str, float]]:
-    """Train a network with gradients from the tape; give it with the numbers of its last epoch."""
-    seed, matched = run.seed.child(name), _Matched(50)
-    mlp = MLP(sizes, activation=activation, rng=seed.child("init").torch()).double()
-    trained = fit(
-        mlp, data, _on_tape, torch.optim.Adam(mlp.parameters(), fused=True), epochs=epochs,
-        batch_size=batch_size, parts=[OneCycle(peak), matched], validation=held,
-        metrics={"accuracy": accuracy, "gradient_gap": matched.gap}, seed=seed, run=run, name=name,
-    )
-    return mlp, trained.history[-1]
-
-
-def _on_tape(model: MLP, batch: tuple[Tensor, ...], rng: torch.Generator) -> Tensor:
-    """Compute the loss on a tape, and set the gradients while the model is trained."""
-    loss, parameters = _recorded(model, *batch)
-    if model.training:
-        gradients = backward(loss)
-        for parameter, var in zip(model.parameters(), parameters, strict=True):
-            parameter.grad = gradients[var]
-    return loss.value
-
-
-def _recorded(mlp: MLP, x: Tensor, y: Tensor) -> tuple[Var, list[Var]]:
-    """Record the mean cross entropy of a network: the loss, and the parameters as variables."""
-    tape = Tape()
-    parameters = [Var(tape, one) for one in mlp.parameters()]
-    h: Any = x.mT  # one column a sample
-    for W, b in zip(parameters[::2], parameters[1::2], strict=True):
-        z = W @ h + b.reshape(-1, 1)
-        h = getattr(z, mlp.activation)() if W is not parameters[-2] else z
-    shifted = h - h.max(0)  # no exponential is above 1
-    of_class = shifted[y, torch.arange(len(y), device=y.device)]
-    return (shifted.exp().sum(0).log() - of_class).mean(), parameters
-
-
-class _Matched(Part):
-    """Compares gradients with those of torch every so many steps, and remembers the worst."""
-
-    def __init__(self, steps: int) -> None:
-        self.steps, self._step, self._gap = steps, 0, 0.0
-        self._batch: tuple[Tensor, ...] = ()
-
-    def prepare(self, batch: tuple[Tensor, ...], rng: torch.Generator) -> tuple[Tensor, ...]:
-        self._batch = batch
-        return batch
-
-    def before_step(self, model: nn.Module) -> None:
-        if self._step % self.steps == 0:
-            x, y = self._batch
-            parameters = list(model.parameters())
-            exact = torch.autograd.grad(F.cross_entropy(model(x.double()), y), parameters)
-            for parameter, truth in zip(parameters, exact, strict=True):
-                difference = torch.as_tensor(parameter.grad) - truth
-                self._gap = max(self._gap, float(difference.abs().max() / (1 + truth.abs().max())))
-        self._step += 1
-
-    def gap(self, outputs: Tensor, target: Tensor) -> Tensor:
-        """Give the worst difference as a metric, so that it outlives the process with the curve."""
-        return torch.tensor(self._gap, dtype=torch.float64)
-
-    def state_dict(self) -> dict[str, Any]:
-        return {"step": self._step, "gap": self._gap}
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        self._step, self._gap = state["step"], state["gap"]
-
-
-def _random_graphs(
-    seed: Seed, graphs: int, nodes: int
-) -> Iterator[tuple[Var, list[Var], Tensor]]:
-    """Draw graphs of all operations: the output, the leaves, and their gradients by torch."""
-    rng, steps = seed.torch(), (nodes - LEAVES) // 4  # each takes about four nodes
-    made_before = LEAVES + torch.arange(steps)[:, None]
-    for _ in range(graphs):
-        values = torch.randn(LEAVES, SIDE, SIDE, generator=rng, dtype=torch.float64)
-        kinds = torch.randint(len(OPERATIONS), (steps,), generator=rng).tolist()
-        sources = (torch.rand(steps, 2, generator=rng) * made_before).long()
-        inputs, tape = values.clone().requires_grad_(), Tape()
-        (exact,) = torch.autograd.grad(_built(list(inputs), kinds, sources), inputs)
-        leaves = [Var(tape, one) for one in values]
-        yield _built(leaves, kinds, sources), leaves, exact
-
-
-def _built(made: Sequence[Any], kinds: Sequence[int], sources: Tensor) -> Any:
-    """Run operations on variables or on tensors alike; average what none of them has used."""
-    made = list(made)
-    for kind, (a, b) in zip(kinds, sources.tolist(), strict=True):
-        made.append(OPERATIONS[kind](made[a], made[b]))
-    ends = set(range(len(made))) - set(sources.flatten().tolist())
-    return functools.reduce(operator.add, [made[end] for end in sorted(ends)]).mean()
-
-
-def _scaled(totals: Mapping[Var, Tensor], leaves: Sequence[Var], exact: Tensor) -> Tensor:
-    """Put gradients beside those of torch, both relative to the largest of this graph."""
-    found = [totals.get(leaf, torch.zeros_like(leaf.value)) for leaf in leaves]
-    return torch.stack([torch.stack(found), exact]) / (1 + exact.abs().max())
-
-
-def _largest(a: Any) -> Any:
-    return a.max(1) if isinstance(a, Var) else a.max(1).values
-
-
-def _joined(*parts: Any) -> Any:
-    return concat(parts, dim=1) if isinstance(parts[0], Var) else torch.cat(parts, dim=1)
-
-
-OPERATIONS: tuple[Callable[[Any, Any], Any], ...] = (  # of square matrices, for random graphs
-    lambda a, b: a + b.sum(1, keepdim=True) / SIDE,
-    lambda a, b: a - b.mean(0),
-    lambda a, b: a * b.tanh(),
-    lambda a, b: a / (b * b + 1),
-    lambda a, b: a @ b.tanh() / SIDE,
-    lambda a, b: 0.3 - a,
-    lambda a, b: -a.tanh().exp(),
-    lambda a, b: (a * a + 1).log(),
-    lambda a, b: a.relu() + b,
-    lambda a, b: _largest(a) - b.tanh(),
-    lambda a, b: a.reshape(SIDE**2)[[8, 0, 0, 1, 2, 7, 3, 3, 3]].reshape(SIDE, SIDE),
-    lambda a, b: _joined(a[:, 1:], b[:, :1]),
-    lambda a, b: 0.7 / (a * a + 1.1),
-    lambda a, b: torch.eye(SIDE, dtype=torch.float64) @ a - b,
-)
-
-
-def _ladder(leaves: Sequence[Any], *, products: bool = False) -> Any:
-    """Climb two rails that meet at every rung: 2^k paths lead from either foot to the top."""
-    (u, v), weights = leaves[:2], leaves[2:]
-    for p, q in zip(weights[::2], weights[1::2], strict=True):
-        u, v = (u * v, v * u) if products else (u + (p * v).tanh(), v + (q * u).tanh())
-    return u + v
-
-
-def _products(out: Var) -> dict[Var, list[tuple[int, Tensor]]]:
-    """Walk every path back to every leaf: its length, and its product of local derivatives."""
-    found, paths = defaultdict(list), [(out, 0, torch.ones_like(out.value))]
-    while paths:
-        node, length, product = paths.pop()
-        if not node.edges:
-            found[node].append((length, product))
-        for source, pull, work in node.edges:
-            out.tape.ops["backward"] += work
-            paths.append((source, length + 1, pull(product)))
-    return found
-
-
-def _depth_first(out: Var) -> list[Var]:
-    """List variables as a walk meets them, whether all their uses were met or not."""
-    order, paths = {}, [out]
-    while paths:
-        node = paths.pop()
-        if node not in order:
-            order[node] = True
-            paths += [edge.source for edge in node.edges]
-    return list(order)
-
-
-def _film(mlp: MLP, x: Tensor, y: Tensor) -> go.Figure:
-    """Draw the tape of a loss: a slider lets values appear one by one, and then derivatives."""
-    import networkx as nx
-
-    loss = _recorded(mlp, x, y)[0]
-    gradients, numbers = backward(loss), {node: k for k, node in enumerate(loss.tape.nodes)}
-    visits = [numbers[node] for node in _users_first(loss) if node in gradients]
-    graph = to_networkx(loss.tape, gradients)
-    spots = {
-        node: (-column, row - len(layer) / 2 + 0.15 * (column % 2))
-        for column, layer in enumerate(nx.topological_generations(graph.reverse()))
-        for row, node in enumerate(sorted(layer))
-    }
-
-    def look(step: int) -> tuple[list[str], list[str]]:
-        known = visits[: max(step - len(graph), 0)]
-        text = [
-            f"<b>{one['op']}</b><br>{_size(one['value']) if k < step else ''}"
-            f"<br>{_size(one['gradient']) if k in known else ''}"
-            for k, one in graph.nodes(data=True)
-        ]
-        roles = ["bound" if k in known else "measured" if k < step else "" for k in graph]
-        return text, [figures.COLORS.get(role, "#d1d5db") for role in roles]
-
-    labels = [f"value {k + 1}" for k in range(len(graph))]
-    labels += [f"derivative {k + 1}" for k in range(len(visits))]
-    looks = [look(step) for step in range(1, len(labels) + 1)]
-    moves = [
-        {"method": "restyle", "label": label,
-         "args": [{"text": [text], "marker.color": [colors]}, [1]]}
-        for label, (text, colors) in zip(labels, looks, strict=True)
-    ]
-    figure = figures.draw(Picture(()))
-    ends = [(*spots[a], *spots[b]) for a, b in graph.edges()]
-    figure.add_scatter(
-        x=[at for ax, _, bx, _ in ends for at in (ax, bx, None)],
-        y=[at for _, ay, _, by in ends for at in (ay, by, None)], line={"color": "#9ca3af"},
-    )
-    (across, up), (text, colors) = zip(*(spots[k] for k in graph), strict=True), looks[-1]
-    figure.add_scatter(
-        x=across, y=up, mode="markers+text", text=text, textposition="bottom center",
-        textfont={"size": 10}, marker={"size": 15, "color": colors, "opacity": 1},
-    )
-    figure.update_traces(hoverinfo="skip", showlegend=False)
-    figure.update_xaxes(visible=False)
-    figure.update_yaxes(visible=False, range=[min(up) - 1, max(up) + 0.5])
-    slider = {"steps": moves, "active": len(moves) - 1, "currentvalue": {"prefix": "up to "}}
-    title = {"text": "operation, value, derivative of the loss; |.| is a norm", "font_size": 13}
-    return figure.update_layout(height=560, sliders=[slider], title=title)
-
-
-def _size(tensor: Tensor) -> str:
-    """Show a number, or the shape and the norm of a tensor."""
-    if tensor.numel() == 1:
-        return f"{tensor.item():.3g}"
-    return f"{'×'.join(map(str, tensor.shape))}: |{tensor.norm():.2g}|"

@@ -53,37 +53,24 @@ __all__ = [
 ]
 
 import itertools
-import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Annotated, Any, Literal, final
+from dataclasses import dataclass
+from typing import Any, Literal, final
 
-import plotly.graph_objects as go
 import torch
 from jaxtyping import Float, Int, Shaped
 from torch import Tensor, nn
 from torch.autograd import Function
 from torch.nn import functional as F
 
-from principia.lab.claims import claim
-from principia.lab.data.handwriting import handwriting
-from principia.lab.domains import Choice, Count, Positive, Range, SeedNumber
+from principia.lab.domains import Count, SeedNumber
 from principia.lab.draws import randn
 from principia.lab.errors import refuse
-from principia.lab.evidence import Evidence, Series
-from principia.lab.experiments import Run, at_least_goal, at_most_goal, experiment
-from principia.lab.figures import VERDICT_COLORS
 from principia.lab.knobs import checked, knobs_of
-from principia.lab.relations import at_most, equal, every, identical, never
 from principia.lab.seeds import Seed
-from principia.lab.training import OneCycle, accuracy, fit
-from principia.lab.training.parts import Part
 from principia.networks.activations import ACTIVATIONS, Activation
-from principia.networks.mlp import MLP, ActivationName
 
 Shapes = tuple[tuple[Count, ...], ...]
-Batch = Annotated[int, Range(1, 64)]
-Width = Annotated[int, Range(2, 64)]
 CHECKED = 1e-6  # step and tolerance of gradcheck: curvature and rounding both stay far below
 CLEAR = 1e-3  # distance from a kink that such a step does not cross
 
@@ -132,6 +119,13 @@ class LinearFn(_Rule):
         """Give each factor the other one, times the gradient."""
         x, W, *b = ctx.saved_tensors
         return delta @ W, delta.mT @ x, delta.sum(dim=0) if b else None
+
+
+def _need_floats(owner: str, **operands: Tensor | None) -> None:
+    for name, one in operands.items():
+        if one is not None and not one.is_floating_point():
+            hint = f"Integers have no derivative: convert it with {name}.double()."
+            raise refuse(owner, name, "a tensor of floating-point numbers", one.dtype, hint)
 
 
 @final
@@ -267,6 +261,12 @@ class SquaredLossFn(_Rule):
         return gradient, -gradient
 
 
+def _need_shape(owner: str, name: str, operand: Tensor, shape: torch.Size) -> None:
+    if operand.shape != shape:
+        hint = "A broadcast would pair every sample with all others."
+        raise refuse(owner, name, f"of shape {tuple(shape)}", tuple(operand.shape), hint)
+
+
 @final
 class ResidualFn(_Rule):
     r"""Adds a branch to its input, $x+h$; both get the gradient, so that with $h=F(x)$ they add.
@@ -337,19 +337,6 @@ def _repeated(shape: Sequence[int], whole: Sequence[int]) -> list[int]:
     """List the axes of the whole along which an operand of a smaller shape is repeated."""
     lead = len(whole) - len(shape)
     return [k for k in range(len(whole)) if k < lead or shape[k - lead] != whole[k]]
-
-
-def _need_floats(owner: str, **operands: Tensor | None) -> None:
-    for name, one in operands.items():
-        if one is not None and not one.is_floating_point():
-            hint = f"Integers have no derivative: convert it with {name}.double()."
-            raise refuse(owner, name, "a tensor of floating-point numbers", one.dtype, hint)
-
-
-def _need_shape(owner: str, name: str, operand: Tensor, shape: torch.Size) -> None:
-    if operand.shape != shape:
-        hint = "A broadcast would pair every sample with all others."
-        raise refuse(owner, name, f"of shape {tuple(shape)}", tuple(operand.shape), hint)
 
 
 @final
@@ -444,13 +431,19 @@ def check(layer: Layer, shapes: Shapes, seed: SeedNumber = 0) -> bool:
     if len(shapes) != (number := len(layer.shapes(1, 1, 1))):
         raise refuse("check", "shapes", f"one for each of the {number} operands", shapes)
     rng = Seed(seed).torch()
-    operands = _operands(layer, rng, shapes)
+    operands = drawn_operands(layer, rng, shapes)
     sent = torch.randn(layer.apply(*operands).shape, generator=rng, dtype=torch.float64)
     step: Any = {"eps": CHECKED, "atol": CHECKED, "rtol": CHECKED, "raise_exception": False}
     return bool(
         torch.autograd.gradcheck(layer.apply, operands, **step)
         and torch.autograd.gradgradcheck(layer.apply, operands, sent.requires_grad_(), **step)
     )
+
+
+def drawn_operands(layer: Layer, rng: torch.Generator, shapes: Any) -> tuple[Tensor, ...]:
+    """Draw what a layer computes with; floating-point tensors ask for gradients."""
+    drawn = layer.draw(rng, shapes) if layer.draw else [randn(rng, *one) for one in shapes]
+    return tuple(one.requires_grad_() if one.is_floating_point() else one for one in drawn)
 
 
 @final
@@ -503,261 +496,6 @@ class LayeredClassifier(nn.Module):
         return layer["max"](z.unflatten(1, (-1, self.pieces)))
 
 
-@claim(control={"factor": 1.01}, source="Griewank and Walther 2008, ch. 3, layer by layer")
-def every_layer(
-    seed: Seed, *, layer: Annotated[str, Choice(("all", *LAYERS))] = "all",
-    factor: Annotated[float, Range(0.5, 2)] = 1.0,
-) -> Evidence:
-    r"""The backward of each layer, times 1 and nothing else, is the derivative of its forward."""
-    rng, ours, theirs, failed = seed.torch(), [], [], {}
-    for name in LAYERS if layer == "all" else (layer,):
-        row = LAYERS[name]
-        tried = replace(row, apply=lambda *given, row=row: _scaled(row.apply(*given), factor))
-        sizes = [(1, 1, 1), (2, 3, 4), (2, 5, 1), (3, 3, 3), (4, 1, 2)]
-        failed[name] = [not check(tried, row.shapes(*one), seed.child(one)) for one in sizes]
-        operands = _operands(row, rng, row.shapes(5, 4, 3))
-        delta = randn(rng, *row.reference(*operands).shape)
-        ours.append(_pulled(tried.apply, operands, delta))
-        theirs.append(_pulled(row.reference, operands, delta))
-    parts = {"gradients of torch": identical(torch.cat(ours), torch.cat(theirs))}
-    if layer in ("all", "residual"):
-        x, delta = randn(rng, 2, 5, 4)
-        through = _pulled(lambda x: ResidualFn.apply(x, x.sin()), [x.requires_grad_()], delta)
-        parts["x + sin x"] = identical(through, (delta + delta * x.cos()).flatten())
-    why = f"finite differences of step {CHECKED:g} in float64 are exact to far less than that"
-    return every(parts | {f"{one}: gradcheck fails": never(fails, why=why)
-                          for one, fails in failed.items()})
-
-
-@claim(control={"weights": "Σ x δᵀ"}, source="Rumelhart, Hinton and Williams 1986")
-def linear_layer(
-    seed: Seed, *, batch: Batch = 16, width: Width = 8,
-    weights: Literal["Σ δ xᵀ", "Σ x δᵀ"] = "Σ δ xᵀ",
-) -> Evidence:
-    r"""$z=Wx$: $\partial L/\partial W=(\partial L/\partial z)x^\top$, summed over a batch."""
-    rng = seed.torch()
-    W, b, c = randn(rng, width, width), randn(rng, width), randn(rng, width)  # square
-    x = randn(rng, batch, width)
-    operands = [one.requires_grad_() for one in (x, W, b)]
-    delta = c * torch.cos(F.linear(*operands)).detach()  # of L, the sum of c sin z
-    by_torch = _pulled(F.linear, operands, delta).split([one.numel() for one in operands])
-    by_rule = _pulled(LinearFn.apply, operands, delta).split([one.numel() for one in operands])
-    order = "bi,bj->ij" if weights == "Σ δ xᵀ" else "bj,bi->ij"
-    outer, one = torch.einsum(order, delta, x), torch.einsum(order, delta[:1], x[:1])
-    single = _pulled(lambda W: F.linear(x[:1].detach(), W), [W], delta[:1])
-    return every({
-        "W, a batch": identical(outer.flatten(), by_torch[1]),
-        "W, one sample": identical(one.flatten(), single),
-        "x": identical((delta @ W).flatten(), by_torch[0]),
-        "b": identical(delta.sum(dim=0), by_torch[2]),
-        "LinearFn": identical(torch.cat(by_rule), torch.cat(by_torch)),
-    })
-
-
-@claim(control={"at": "h"}, source="the chain rule")
-def elementwise_layer(
-    seed: Seed, *, batch: Batch = 16, width: Width = 8, f: ActivationName = "tanh",
-    at: Literal["z", "h"] = "z",
-) -> Evidence:
-    r"""$h=f(z)$: $\partial L/\partial z=\partial L/\partial h\odot f'(z)$, at the field $z$."""
-    rng, row = seed.torch(), ACTIVATIONS[f]
-    z, delta = 2 * randn(rng, batch, width), randn(rng, batch, width)
-    slope, leaf = row.derivative(z if at == "z" else row.module()(z)), [z.clone().requires_grad_()]
-    by_torch = {name: _pulled(one.module(), leaf, delta) for name, one in ACTIVATIONS.items()}
-    by_rule = [
-        _pulled(lambda z, one=one: ElementwiseFn.apply(z, one), leaf, delta)
-        for one in ACTIVATIONS.values()
-    ]
-    return every({
-        f"δ ⊙ f′({at})": identical((delta * slope).flatten(), by_torch[f]).drawn(
-            Series("gradient of torch / δ", z.flatten(), by_torch[f] / delta.flatten()),
-            Series(f"f′({at})", z.flatten().sort().values, slope.flatten()[z.flatten().argsort()],
-                   "predicted"), x="field z", y="slope",
-        ),
-        "every activation": identical(torch.cat(by_rule), torch.cat([*by_torch.values()])),
-    })
-
-
-@claim(control={"rule": "log of softmax"}, source="Bridle 1990")
-def fused_softmax(
-    seed: Seed, *, classes: Annotated[int, Range(2, 100)] = 10,
-    reach: Annotated[float, Range(10, 80)] = 60.0,
-    rule: Literal["fused", "log of softmax"] = "fused",
-) -> Evidence:
-    r"""Softmax and logarithm cancel to $p-e_y$, exact in float32 also where $p_y$ vanishes."""
-    rng, samples = seed.torch(), 32
-    z, y = randn(rng, samples, classes), torch.randint(classes, (samples,), generator=rng)
-    leaf, ones = z.clone().requires_grad_(), z.new_ones(samples)
-    separate = _pulled(lambda z: _unfused(z, y), [leaf], ones)
-    exact = z.softmax(dim=1) - F.one_hot(y, classes)
-    loss = SoftmaxCrossEntropyFn.apply if rule == "fused" else _unfused
-    reaches, errors = torch.linspace(1, reach, 30).tolist(), []
-    for far in reaches:
-        hard = far * (2 * torch.rand(samples, classes, generator=rng) - 1)  # float32
-        hard[torch.arange(samples), (y + 1) % classes] = far
-        hard[torch.arange(samples), y] = -far
-        truth = hard.double().softmax(dim=1) - F.one_hot(y, classes)
-        values = loss(hard.requires_grad_(), y)
-        (found,) = torch.autograd.grad(values, hard, torch.ones(samples))
-        gap = (found - truth).abs().amax(dim=1) / truth.abs().amax(dim=1)
-        right = F.cross_entropy(hard.detach().double(), y, reduction="none")
-        gap = torch.maximum(gap, (values.detach() / right - 1).abs())
-        errors.append(float(gap.nan_to_num(nan=math.inf).max()))  # 0 / 0 has no digit right
-    why = "rounding of float32, 6e-8, times an exponent of up to 160"
-    return every({
-        "logits ± reach, float32": at_most(errors, 1e-5, why=why).drawn(
-            Series(rule, reaches, errors), Series("allowed", [1, reach], [1e-5, 1e-5], "bound"),
-            x="logits ±", y="relative error of loss and gradient", log="y",
-        ),
-        "p - e_y": identical(exact.flatten(), separate),
-        "SoftmaxCrossEntropyFn": identical(
-            _pulled(lambda z: SoftmaxCrossEntropyFn.apply(z, y), [leaf], ones), separate
-        ),
-    })
-
-
-@claim(control={"over_axes": "mean"}, source="the chain rule: a repeated number is used many times")
-def broadcasting_sums(
-    seed: Seed, *, batch: Annotated[int, Range(2, 32)] = 6, steps: Annotated[int, Range(2, 32)] = 5,
-    width: Annotated[int, Range(2, 32)] = 4, over_axes: Literal["sum", "mean"] = "sum",
-) -> Evidence:
-    r"""The gradient of a broadcast operand is the sum over the axes along which it is repeated."""
-    rng, parts = seed.torch(), {}
-    x = randn(rng, batch, steps, width)
-    places = {
-        "a bias": ((width,), (0, 1)), "a number": ((), (0, 1, 2)), "a column": ((steps, 1), (0, 2)),
-        "a row a sample": ((batch, 1, width), (1,)), "once and for all": ((1, 1, 1), (0, 1, 2)),
-    }
-    for name, (shape, axes) in places.items():
-        a = randn(rng, *shape).requires_grad_()
-        copies = a.detach().expand_as(x).clone().requires_grad_()  # every use has its own number
-        delta = torch.cos(x + copies).detach()  # of L, the sum of sin(x + a)
-        of_copies = _pulled(torch.add, [copies], delta, x).view_as(x)
-        joined = of_copies.sum(dim=axes) if over_axes == "sum" else of_copies.mean(dim=axes)
-        by_torch = _pulled(torch.add, [a], delta, x)
-        parts[f"{name}, {over_axes}"] = identical(joined.flatten(), by_torch)
-        by_rule = _pulled(lambda a, x: BroadcastAddFn.apply(x, a), [a], delta, x)
-        parts[f"{name}, BroadcastAddFn"] = identical(by_rule, by_torch)
-    return every(parts)
-
-
-@claim(control={"value": 2.0}, source="Rockafellar 1970, sec. 23")
-def relu_at_zero(
-    seed: Seed, *, value: Annotated[float, Range(0, 2)] = 0.5, samples: Width = 32,
-    width: Width = 16,
-) -> Evidence:
-    r"""At $z=0$ each of $[0,1]$ is a subgradient of ReLU; torch takes 0; elsewhere none shows."""
-    rng, relu = seed.torch(), ACTIVATIONS["relu"]
-    chosen = {one: replace(relu, derivative=_with_slope(one)) for one in (0.0, value, 1.0)}
-    grid, zeros = torch.linspace(-3, 3, 601, dtype=torch.float64), torch.zeros(width).double()
-    delta, leaf = randn(rng, width), [zeros.requires_grad_()]
-    seen = [_pulled(lambda z, f=f: ElementwiseFn.apply(z, f), leaf, delta) for f in chosen.values()]
-    mlp = MLP([5, width, width, 3], rng=rng).double()
-    x, y, fields = randn(rng, samples, 5), randn(rng, samples, 3), []
-    gradients = {one: _of_net(mlp, f, x, y, fields) for one, f in chosen.items()}
-    by_torch = torch.autograd.grad((mlp(x) - y).square().sum() / 2, [*mlp.parameters()])
-    below = {f"slope {one:g} at 0": never(
-        grid.relu() < one * grid - 1e-12, why="a line below a convex function: a definition"
-    ).drawn(
-        Series("ReLU", grid, grid.relu(), style="line"),
-        Series(f"slope {value:g}", grid, value * grid, "bound"), x="z", y="",
-    ) for one in (value, 0.0, 1.0)}
-    exact = "the same operations on the same numbers"
-    return every(below | {
-        "torch at 0": equal(_pulled(torch.relu, leaf, delta), 0, tol=0, why="a choice of torch"),
-        "at 0 the choice shows": identical(
-            torch.cat(seen), torch.cat([one * delta for one in chosen])
-        ),
-        "fields that are 0": never(torch.cat(fields) == 0, why="of continuous data, almost surely"),
-        "gradients with 1 for 0": equal(gradients[1.0], gradients[0.0], tol=0, why=exact),
-        "gradients of torch": identical(gradients[0.0], _flat(by_torch)),
-    })
-
-
-@experiment(
-    reaches={"mnist_accuracy": at_least_goal(0.97), "gradient_difference": at_most_goal(1e-6)},
-    floor={"digits_accuracy": at_least_goal(0.93), "gradient_difference": at_most_goal(1e-6)},
-    source="LeCun, Bottou, Bengio and Haffner 1998, fig. 9: 3.05 % error with 300 and 100 hidden "
-    "units; the goal here is 3 % with 128 and 128",
-)
-def layer_by_layer(
-    run: Run, *, epochs: Annotated[int, Range(1, 50)] | None = None, lr: Positive = 0.005
-) -> None:
-    """Reads digits by rows of the table alone; torch's own gradients are compared at every step."""
-    x, y, x_test, y_test = handwriting(run)
-    x, x_test = x.flatten(1).double(), x_test.flatten(1).double()
-    net = LayeredClassifier(
-        x.shape[1], width=128 if run.full else 64, rng=run.seed.child("init").torch()
-    ).double()
-    row = fit(
-        net, (x, y), _loss, torch.optim.Adam(net.parameters()),
-        epochs=epochs or (5 if run.full else 12),
-        batch_size=128 if run.full else 32, parts=[OneCycle(lr), _Comparison()],
-        validation=(x_test, y_test), metrics={"accuracy": accuracy},
-        seed=run.seed.child("batches"), run=run, name="layers",
-    ).history[-1]
-    run.keep(net)
-    name = "mnist_accuracy" if run.full else "digits_accuracy"
-    run.record(**{name: row["validation_accuracy"]}, gradient_difference=row["difference"])
-    run.figure("layers", _table(run.seed))
-
-
-@final
-class _Comparison(Part):
-    """Computes each gradient a second time by torch's own rules; keeps the largest difference."""
-
-    def __init__(self) -> None:
-        self._worst = 0.0
-        self._batch: Any = ()
-
-    def prepare(self, batch: tuple[Tensor, ...], rng: torch.Generator) -> tuple[Tensor, ...]:
-        self._batch = batch
-        return batch
-
-    def before_step(self, model: nn.Module) -> None:
-        x, y = self._batch
-        weights: Any = [*model.parameters()]
-        exact = torch.autograd.grad(F.cross_entropy(model(x, by="reference"), y), weights)
-        gaps = [
-            (one.grad - right).abs().max() / right.abs().max().clamp(min=1e-300)
-            for one, right in zip(weights, exact, strict=True)
-        ]
-        self._worst = max(self._worst, float(torch.stack(gaps).max()))
-
-    def after_epoch(self, model: nn.Module, row: Any) -> str:
-        row["difference"] = self._worst  # with the history it outlives the process
-        return ""
-
-    def state_dict(self) -> dict[str, Any]:
-        return {"worst": self._worst}
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        self._worst = state["worst"]
-
-
-def _loss(model: Any, batch: tuple[Tensor, ...], rng: torch.Generator) -> Tensor:
-    x, y = batch
-    return LAYERS["softmax_cross_entropy"].apply(model(x), y).mean()
-
-
-def _table(seed: Seed) -> Any:
-    """Draw the layers with their formulas, each with the light of its gradcheck."""
-    passed = [check(row, row.shapes(4, 3, 2), seed.child(name)) for name, row in LAYERS.items()]
-    columns = {
-        "layer": [name.replace("_", " ") for name in LAYERS],
-        "forward": [row.forward for row in LAYERS.values()],
-        "backward": [row.backward for row in LAYERS.values()],
-        "gradcheck": ["● passes" if one else "● fails" for one in passed],
-    }
-    lights = [VERDICT_COLORS["holds" if one else "refuted"] for one in passed]
-    cells = {"align": "left", "height": 30, "fill_color": "white", "line_color": "#e5e7eb"}
-    figure = go.Figure(go.Table(
-        columnwidth=[3, 4, 5, 2], header={**cells, "values": list(columns)},
-        cells={**cells, "values": [*columns.values()], "font_color": ["#111827"] * 3 + [lights]},
-    ))
-    return figure.update_layout(height=340, margin={"l": 10, "r": 10, "t": 10, "b": 10})
-
-
 def _clear(z: Tensor) -> Tensor:
     """Move numbers that are too near to -1 or 1."""
     return torch.where((z.abs() - 1).abs() < CLEAR, z + 2 * CLEAR, z)
@@ -766,44 +504,3 @@ def _clear(z: Tensor) -> Tensor:
 def _ranks(rng: torch.Generator, *shape: int) -> Tensor:
     """Draw numbers of which no two of the last axis are near to each other."""
     return randn(rng, *shape).argsort(dim=-1) + torch.rand(1, generator=rng, dtype=torch.float64)
-
-
-def _operands(layer: Layer, rng: torch.Generator, shapes: Any) -> tuple[Tensor, ...]:
-    drawn = layer.draw(rng, shapes) if layer.draw else [randn(rng, *one) for one in shapes]
-    return tuple(one.requires_grad_() if one.is_floating_point() else one for one in drawn)
-
-
-def _pulled(
-    function: Callable[..., Tensor], operands: Sequence[Tensor], delta: Tensor, *fixed: Tensor
-) -> Tensor:
-    """Pull a gradient back through a function to its operands, as one vector."""
-    leaves = [one for one in operands if one.requires_grad]
-    return _flat(torch.autograd.grad(function(*operands, *fixed), leaves, delta))
-
-
-def _flat(tensors: Sequence[Tensor]) -> Tensor:
-    return torch.cat([one.flatten() for one in tensors])
-
-
-def _scaled(z: Tensor, factor: float) -> Tensor:
-    """Leave a number as it is, and multiply the gradient that comes back."""
-    return factor * z + (1 - factor) * z.detach()
-
-
-def _unfused(z: Tensor, y: Tensor) -> Tensor:
-    return -z.softmax(dim=1).log().gather(1, y[:, None])[:, 0]
-
-
-def _with_slope(value: float) -> Callable[[Tensor], Tensor]:
-    """Give the derivative of ReLU with a chosen value at 0."""
-    return lambda z: torch.where(z == 0, value, (z > 0).to(z))
-
-
-def _of_net(mlp: MLP, relu: Activation, x: Tensor, y: Tensor, fields: list[Tensor]) -> Tensor:
-    """Compute the gradient of a network by the rules, with a ReLU; note the hidden fields."""
-    for layer in mlp.layers[:-1]:
-        fields.append(LinearFn.apply(x, layer.weight, layer.bias))
-        x = ElementwiseFn.apply(fields[-1], relu)
-    last = mlp.layers[-1]
-    loss = SquaredLossFn.apply(LinearFn.apply(x, last.weight, last.bias), y).sum()
-    return _flat(torch.autograd.grad(loss, [*mlp.parameters()]))

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any, final
 import principia
 from principia.lab.docstrings import Text
 from principia.lab.errors import UsageError, refuse, suggestion
+from principia.lab.rooms import ROOMS, room_module
 
 if TYPE_CHECKING:
     from principia.lab.claims import Claim
@@ -80,7 +81,11 @@ def _default(value: Any) -> str:
 @final
 @dataclass(frozen=True)
 class Page:
-    """One idea of the course: one file. What is static is read from the source as text."""
+    """One idea of the course: one name. What is static is read from the source as text.
+
+    `path` and `module` are those of the components; `room` and `load` lead to the claims and to the
+    experiments, which have the same name in folders of their own.
+    """
 
     key: str
     module: str
@@ -114,8 +119,29 @@ class Page:
                 return tuple(ast.literal_eval(node.value))  # type: ignore[union-attr]
         return ()
 
-    def _decorated(self, decorator: str) -> Iterable[tuple[str, dict[str, ast.expr]]]:
-        for node in self._tree.body:
+    def room(self, name: str) -> Path:
+        """Where the claims or the experiments of the page are, if it has any."""
+        return self.path.parent / name / self.path.name
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """The page's own file and those of its rooms that there are."""
+        return (self.path, *(one for one in map(self.room, ROOMS) if one.is_file()))
+
+    @functools.cached_property
+    def _room_trees(self) -> dict[str, ast.Module]:
+        found = {name: self.room(name) for name in ROOMS}
+        return {
+            name: _outline(path.read_text(encoding="utf-8"), str(path))
+            for name, path in found.items()
+            if path.is_file()
+        }
+
+    def _decorated(
+        self, room: str, decorator: str
+    ) -> Iterable[tuple[str, dict[str, ast.expr]]]:
+        tree = self._room_trees.get(room)
+        for node in tree.body if tree else ():
             if not isinstance(node, ast.FunctionDef):
                 continue
             for one in node.decorator_list:
@@ -128,31 +154,41 @@ class Page:
     @functools.cached_property
     def claim_names(self) -> tuple[str, ...]:
         """The claims, in the order of the file."""
-        return tuple(name for name, _ in self._decorated("claim"))
+        return tuple(name for name, _ in self._decorated("claims", "claim"))
 
     @functools.cached_property
     def experiment_names(self) -> tuple[str, ...]:
         """The experiments, in the order of the file."""
-        return tuple(name for name, _ in self._decorated("experiment"))
+        return tuple(name for name, _ in self._decorated("experiments", "experiment"))
 
     @functools.cached_property
     def part_names(self) -> tuple[str, ...]:
         """The parts that it offers to every training, in the order of the file."""
-        return tuple(name for name, _ in self._decorated("part"))
+        return tuple(name for name, _ in self._decorated("experiments", "part"))
 
     @functools.cached_property
     def misprint_names(self) -> tuple[str, ...]:
         """The claims whose control is a misprint."""
-        return tuple(name for name, words in self._decorated("claim") if "misprint" in words)
+        found = self._decorated("claims", "claim")
+        return tuple(name for name, words in found if "misprint" in words)
 
     @functools.cached_property
     def headline_names(self) -> tuple[str, ...]:
         """The claims that stand for the chapter."""
-        return tuple(name for name, words in self._decorated("claim") if "headline" in words)
+        found = self._decorated("claims", "claim")
+        return tuple(name for name, words in found if "headline" in words)
 
-    def load(self) -> ModuleType:
-        """Import the page."""
-        return importlib.import_module(self.module)
+    def load(self, room: str = "") -> ModuleType:
+        """Import the page, or a room of it; a room that it does not have is an empty module."""
+        if not room:
+            return importlib.import_module(self.module)
+        name = room_module(self.module, room)
+        return importlib.import_module(name) if self.room(room).is_file() else ModuleType(name)
+
+    def load_all(self) -> None:
+        """Import the page and its rooms."""
+        for room in ("", *ROOMS):
+            self.load(room)
 
     def components(self) -> tuple[Component, ...]:
         """Import the page and give its public parts."""
@@ -160,20 +196,20 @@ class Page:
         return tuple(Component(name, getattr(module, name)) for name in self.exports)
 
     def claims(self) -> dict[str, Claim]:
-        """Import the page and give its claims by name."""
+        """Import the claims and give them by name."""
         from principia.lab.claims import Claim
 
-        return {one.name: one for one in _declared(self.load(), Claim)}
+        return {one.name: one for one in _declared(self.load("claims"), Claim)}
 
     def claim(self, name: str) -> Claim:
-        """Import the page and give one claim."""
+        """Import the claims and give one."""
         return self.claims()[name]
 
     def experiments(self) -> dict[str, Experiment]:
-        """Import the page and give its experiments by name."""
+        """Import the experiments and give them by name."""
         from principia.lab.experiments import Experiment
 
-        return {one.name: one for one in _declared(self.load(), Experiment)}
+        return {one.name: one for one in _declared(self.load("experiments"), Experiment)}
 
 
 def _outline(source: str, filename: str) -> ast.Module:
@@ -186,7 +222,7 @@ def _outline(source: str, filename: str) -> ast.Module:
 
 
 def _declared(module: ModuleType, kind: type) -> list[Any]:
-    """Collect what a page itself declares, not what it imports from another page."""
+    """Collect what a room itself declares, not what it imports from another page."""
     things = vars(module).values()
     return [
         one

@@ -7,7 +7,6 @@ load the pages.
 from __future__ import annotations
 
 import concurrent.futures
-import importlib
 import json
 import multiprocessing
 import signal
@@ -16,13 +15,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures.process import BrokenProcessPool
 from typing import TYPE_CHECKING, Any
 
+from principia.lab import catalog
 from principia.lab.catalog import Page
 from principia.lab.environment import cores, environment, use_threads
 from principia.lab.errors import Failure
 from principia.lab.storage import cache_folder, write_text
 
 if TYPE_CHECKING:
-    from principia.lab.claims import Claim, Finding, Observation
+    from principia.lab.claims import Finding, Observation
 
 __all__ = ["check_all", "last_finding", "remember", "to_json"]
 
@@ -48,18 +48,18 @@ def check_all(
         done: Called with the key of a claim whenever one of its seeds is finished.
     """
     tasks = [
-        (page.module, claim, seed, dict(knobs or {})) for page, claim in selection for seed in seeds
+        (page.key, claim, seed, dict(knobs or {})) for page, claim in selection for seed in seeds
     ]
     workers = min(jobs or cores(), len(tasks))
     results: dict[tuple[str, str, int], Pair] = {}
-    for (module, claim, seed, _), pair in _run(tasks, workers):
-        results[module, claim, seed] = pair
-        done(f"{module.split('.')[-1]}:{claim}")
+    for (key, claim, seed, _), pair in _run(tasks, workers):
+        results[key, claim, seed] = pair
+        done(f"{key.split('/')[-1]}:{claim}")
     from principia.lab.claims import Finding
 
     findings = []
     for page, claim in selection:
-        pairs = [results[page.module, claim, seed] for seed in seeds]
+        pairs = [results[page.key, claim, seed] for seed in seeds]
         measures, controls = zip(*pairs, strict=True)
         findings.append(Finding(page.key, claim, measures, controls))
     return findings
@@ -127,15 +127,14 @@ def _prepare_worker() -> None:
 
 
 def _work(task: Task) -> Pair:
-    module, name, seed, knobs = task
-    from principia.lab.claims import Claim, Observation
+    key, name, seed, knobs = task
+    from principia.lab.claims import Observation
 
     try:
-        claims = vars(importlib.import_module(module)).values()
+        claims = catalog.page(key).claims()
     except Exception as error:  # a page under construction: its neighbors are checked all the same
-        message = " ".join(f"{module} cannot be imported: {type(error).__name__}: {error}".split())
+        message = " ".join(f"{key} cannot be imported: {type(error).__name__}: {error}".split())
         broken = Observation(seed, {}, error=message, trace=traceback.format_exc())
         return broken, broken
-    claim: Claim = next(one for one in claims if isinstance(one, Claim) and one.name == name)
-    finding = claim.check([seed], **knobs)
+    finding = claims[name].check([seed], **knobs)
     return finding.measures[0], finding.controls[0]

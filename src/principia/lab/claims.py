@@ -16,6 +16,7 @@ from typing import Any, final
 from principia.lab.errors import UsageError, refuse
 from principia.lab.evidence import Evidence
 from principia.lab.knobs import Knob, knobs_of, settings
+from principia.lab.rooms import page_key
 from principia.lab.seeds import Seed
 
 __all__ = ["Claim", "Finding", "Observation", "claim"]
@@ -136,7 +137,7 @@ class Claim:
     @property
     def page(self) -> str:
         """The key of the page that states it."""
-        return "/".join(self.function.__module__.split(".")[-2:])
+        return page_key(self.function.__module__)
 
     @property
     def key(self) -> str:

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, final
 from principia.lab.domains import Range
 from principia.lab.errors import UsageError, refuse
 from principia.lab.knobs import Knob, knobs_of, settings
+from principia.lab.rooms import page_key
 from principia.lab.seeds import Seed
 from principia.lab.storage import write_text
 
@@ -188,7 +189,7 @@ class Experiment:
     @property
     def page(self) -> str:
         """The key of the page that runs it."""
-        return "/".join(self.function.__module__.split(".")[-2:])
+        return page_key(self.function.__module__)
 
     @property
     def key(self) -> str:

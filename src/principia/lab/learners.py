@@ -25,6 +25,7 @@ from principia.lab.estimators import fit_quietly
 from principia.lab.experiments import Run, at_least_goal, at_most_goal
 from principia.lab.figures import confusion, predicted
 from principia.lab.knobs import Knob, knobs_of, settings
+from principia.lab.rooms import page_key
 from principia.lab.training import EarlyStopping, OneCycle, Supervised, accuracy, fit
 from principia.lab.training.metrics import outputs_of
 
@@ -50,7 +51,7 @@ class Learner:
     @property
     def page(self) -> str:
         """The key of the page that declares it."""
-        return "/".join(self.function.__module__.split(".")[-2:])
+        return page_key(self.function.__module__)
 
     @property
     def statement(self) -> str:
@@ -74,8 +75,8 @@ def learner(function: Callable[..., nn.Module | BaseEstimator]) -> Learner:
 
 def learner_of(page: Page, schema: Schema) -> Learner | type[BaseEstimator]:
     """Find what learns a table on a page: its declared learner, or its first fitting estimator."""
-    module = page.load()
-    declared = [one for one in vars(module).values() if isinstance(one, Learner)]
+    rooms = vars(page.load("experiments")).values()
+    declared = [one for one in rooms if isinstance(one, Learner) and one.page == page.key]
     kinds: list[Any] = [one.thing for one in page.components() if _is_estimator(one.thing)]
     kinds = declared or kinds
     right = is_classifier if schema.task == "classification" else is_regressor

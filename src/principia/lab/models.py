@@ -24,6 +24,7 @@ from torch import nn
 from principia.lab import catalog
 from principia.lab.errors import UsageError
 from principia.lab.knobs import MADE_WITH
+from principia.lab.rooms import page_key
 from principia.lab.storage import write_bytes, write_text
 
 __all__ = ["describe", "load_model", "save_model", "weights_hash"]
@@ -49,7 +50,7 @@ def describe(model: Any, page: str = "") -> dict[str, Any]:
     else:
         settings = getattr(model, MADE_WITH, None)
     if not home.startswith("sklearn.") or not page:
-        page = "/".join(home.split(".")[-2:])
+        page = page_key(home)
     component = f"{page}:{name}"
     if settings is None or _class(page, name) is not type(model):
         raise UsageError(
@@ -112,7 +113,7 @@ def _class(key: str, name: str) -> type | None:
         page = catalog.page(key)
     except UsageError:
         return None
-    found = getattr(page.load(), name, None)
+    found = getattr(page.load(), name, None) or getattr(page.load("experiments"), name, None)
     theirs = getattr(found, "__module__", "").startswith("sklearn.")
     if isinstance(found, type) and (
         name in page.exports or (theirs and issubclass(found, BaseEstimator))

@@ -345,10 +345,11 @@ def _code_hash(asked: Asked) -> str:
     importlib.import_module("principia.lab.learners")  # which loads the training, too
     from principia.lab.training.offers import of_parts, offers
 
-    catalog.page(asked.page, "run").load()
+    page = catalog.page(asked.page, "run")
+    rooms = [page.load().__name__, page.load("experiments").__name__]
     added = [offers()[name].function.__module__ for name in of_parts(asked.knobs)]
     digest = hashlib.sha256()
-    for name in sorted(_used([f"principia.{asked.page.replace('/', '.')}", *added])):
+    for name in sorted(_used([*rooms, *added])):
         module = sys.modules[name]
         if module.__file__:
             digest.update(f"{name}\n".encode())

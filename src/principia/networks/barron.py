@@ -48,33 +48,19 @@ __all__ = [
 
 import math
 from collections.abc import Callable
-from typing import Annotated, Literal
+from typing import Annotated
 
-import numpy as np
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
-from principia.lab import figures
-from principia.lab.claims import claim
-from principia.lab.data.uci import uci
 from principia.lab.domains import Count, Positive, Range
 from principia.lab.errors import refuse
-from principia.lab.evidence import Evidence, Picture, Series
-from principia.lab.experiments import Run, at_most_goal, experiment
 from principia.lab.knobs import checked
-from principia.lab.relations import at_least, at_most, equal, every, identical, slope
-from principia.lab.seeds import Seed
-from principia.lab.training import OneCycle, Supervised, fit
 from principia.networks.mlp import MLP
 
 FFTDim = Annotated[int, Range(1, 3)]
-Units = Annotated[int, Range(32, 128)]
-Width = Annotated[float, Range(0.8, 2.0)]
-DIMS = (1, 2, 5)  # numbers of variables that the claims try
-SAMPLES = 400  # that stand for the probability on the ball
-FIRST = 4  # unit from which rates are read: before, a few units cannot do much about a bell
 CLIPPED = 1e-3  # share of the largest value that may be left at the border of a grid
 SHARPNESS = (0.5, 5.0)  # of the sigmoids that a pool offers, per standard deviation of the inputs
 
@@ -175,7 +161,7 @@ def greedy_network(
     Q[:, 0], R[0, 0] = len(y) ** -0.5, len(y) ** 0.5  # the constant comes first
     left, chosen, errors = y - y.mean(), [], [y.var(correction=0)]
     for k in range(1, units + 1):
-        W, b = _pool(x, candidates, rng)
+        W, b = sigmoid_pool(x, candidates, rng)
         features = torch.sigmoid(x @ W.mT + b)
         spread = (features - features.mean(dim=0)).norm(dim=0)
         best = int(((left @ features).abs() / spread.clamp(min=tiny)).argmax())
@@ -191,10 +177,10 @@ def greedy_network(
         errors.append(left.square().mean())
     outer = torch.linalg.solve_triangular(R, (Q.mT @ y)[:, None], upper=True)[:, 0]
     W, b = (torch.stack(part) for part in zip(*chosen, strict=True))
-    return _network(W, b, outer), torch.stack(errors)
+    return sigmoid_network(W, b, outer), torch.stack(errors)
 
 
-def _pool(x: Tensor, count: int, rng: torch.Generator) -> tuple[Tensor, Tensor]:
+def sigmoid_pool(x: Tensor, count: int, rng: torch.Generator) -> tuple[Tensor, Tensor]:
     """Draw weights (count, n) and biases of sigmoids that bend at a sample, in any direction."""
     W = F.normalize(torch.randn(count, x.shape[1], generator=rng, dtype=x.dtype), dim=1)
     low, high = SHARPNESS
@@ -202,7 +188,7 @@ def _pool(x: Tensor, count: int, rng: torch.Generator) -> tuple[Tensor, Tensor]:
     return W, -(W * x[torch.randint(len(x), (count,), generator=rng)]).sum(dim=1)
 
 
-def _network(W: Tensor, b: Tensor, outer: Tensor) -> MLP:
+def sigmoid_network(W: Tensor, b: Tensor, outer: Tensor) -> MLP:
     """Build the network with given units; outer weights have the constant first."""
     network = MLP((W.shape[1], len(W), 1), activation="sigmoid", rng=torch.Generator()).to(W)
     network.load_state_dict({
@@ -243,203 +229,3 @@ def fixed_fourier_error(n: Count, m: Count) -> float:
         if waves[-1] > m:
             return (2 * int((waves > m).nonzero()[0])) ** -0.5
         largest *= 2
-
-
-@claim(control={"factor": "1"}, source="Barron 1993, sec. 9")
-def barron_constant_claim(
-    seed: Seed, *, s: Annotated[float, Range(0.1, 10)] = 1.0,
-    factor: Literal["2π", "1"] = "2π",
-) -> Evidence:
-    r"""A Gaussian has $2\pi C_f=\sqrt2\,\Gamma(\frac{n+1}2)/(s\,\Gamma(\frac n2))$."""
-    def bell(x: Tensor) -> Tensor:
-        return (-x.square().sum(dim=-1) / (2 * s**2)).exp()
-
-    exact = [gaussian_constant(n, s=s) for n in (1, 2, 3)]
-    found = [barron_constant(bell, n, half=12 * s, points=64) for n in (1, 2, 3)]
-    omega = torch.randn(2, generator=seed.torch(), dtype=torch.float64)
-    omega = omega / (2 * s * omega.norm())
-    wave = barron_constant(
-        lambda x: bell(x) * torch.cos(2 * torch.pi * x @ omega), 2, half=12 * s, points=96
-    )
-    x = torch.linspace(-12, 12, 1001, dtype=torch.float64)[:, None] * s
-    w = torch.linspace(0, 8, 801, dtype=torch.float64) / s  # angular, the other half mirrors it
-    transform = torch.trapezoid(bell(x)[:, None] * torch.cos(x * w), x, dim=0) / (2 * torch.pi)
-    own = 2 * torch.trapezoid(w * transform.abs(), w)
-    scale = 2 * math.pi if factor == "2π" else 1.0
-    return every({
-        "Barron's own constant": equal(
-            own, scale * exact[0], tol=1e-4 / s, why="trapezoids 0.01/s wide over a kink at 0"
-        ),
-        "transform on a grid": equal(
-            found, exact, tol=[0.01 * one for one in exact],
-            why="the sum over frequencies 1/(24s) apart misses the kink of |ω| at 0 by 0.6 %",
-        ).drawn(
-            Series("grid", [1, 2, 3], found), Series("closed form", [1, 2, 3], exact, "predicted"),
-            x="variables n", y="C_f",
-        ),
-        "wave under a Gaussian": equal(
-            wave, cosine_constant(omega), tol=exact[1],
-            why="the Gaussian spreads the frequency by its own C_f at most",
-        ),
-    })
-
-
-@claim(control={"scale": 0.003}, source="Barron 1993, theorem 1")
-def barron_bound(
-    seed: Seed, *, units: Units = 64, s: Width = 1.0, r: Annotated[float, Range(0.5, 1)] = 1.0,
-    scale: Annotated[float, Range(0.001, 1)] = 1.0,
-) -> Evidence:
-    r"""Some $m$ sigmoids have $\int_{rB}(f-g_m)^2d\mu\le(2r\cdot2\pi C_f)^2/m$ in any dimension."""
-    m, parts = torch.arange(1, units + 1, dtype=torch.float64), {}
-    for n in DIMS:
-        x, y, network, errors = _greedy(seed, n, units, s, r)
-        bound = (2 * r * 2 * math.pi * scale * gaussian_constant(n, s=s)) ** 2 / m
-        parts[f"n = {n}"] = at_most(errors[1:], bound, why="a theorem: no slack").drawn(
-            Series("greedy network", m, errors[1:]), Series("bound", m, bound, role="bound"),
-            x="units m", y="mean squared error", log="xy",
-        )
-        outputs = network(x)[:, 0].detach()
-        parts[f"n = {n}, the network itself"] = identical(
-            (outputs - y).square().mean() / errors[0], errors[-1] / errors[0]
-        )
-    return every(parts)
-
-
-@claim(control={"basis": "fixed"}, source="Barron 1993, theorem 1; Jones 1992")
-def rate_free_of_dimension(
-    seed: Seed, *, units: Units = 64, s: Width = 1.0,
-    basis: Literal["chosen", "fixed"] = "chosen",
-) -> Evidence:
-    r"""With chosen units the squared error falls at least like $1/m$, whatever the dimension."""
-    m = np.arange(FIRST, units + 1)
-    errors = {
-        n: _greedy(seed, n, units, s)[-1][FIRST:] if basis == "chosen"
-        else torch.tensor([fixed_fourier_error(n, int(one)) ** 2 for one in m])
-        for n in DIMS
-    }
-    slopes = [np.polyfit(np.log(m), np.log(one.numpy()), 1)[0] for one in errors.values()]
-    why = "at least as steep as -1; a tenth for the choice among 400 random units, not all"
-    return at_most(slopes, -0.9, why=why, detail=f"slopes for n = {DIMS}").drawn(
-        *(Series(f"n = {n}", m, one, "other", "points") for n, one in errors.items()),
-        Series("1/m", m, 1 / m, role="predicted"), x="units m", y="mean squared error", log="xy",
-    )
-
-
-@claim(control={"basis": "chosen"}, source="Barron 1993, theorem 6")
-def fixed_basis_curse(
-    seed: Seed, *, dims: Annotated[int, Range(2, 6)] = 4,
-    basis: Literal["fixed", "chosen"] = "fixed",
-) -> Evidence:
-    r"""Over all $f$ with $C_f\le1$, $m$ fixed functions leave a squared error like $m^{-2/n}$."""
-    parts = {}
-    for n in range(1, dims + 1):
-        m = 2 ** torch.arange(6, 17)
-        errors = torch.tensor([fixed_fourier_error(n, one) ** 2 for one in m.tolist()])
-        if basis == "chosen":
-            m = torch.arange(FIRST, 65)
-            errors = _greedy(seed, n, 64, 1.0)[-1][FIRST:]
-        parts[f"n = {n}"] = slope(
-            m, errors, -2 / n, tol=0.03, labels=("functions m", "worst squared error"),
-            why="the waves of one frequency come together, so that the count moves in jumps",
-        )
-    # of 2m orthonormal waves, m functions hold m units of squared length: some wave keeps half
-    rng, m = seed.torch(), 16
-    spaces = torch.linalg.qr(torch.randn(200, 2 * m, m, generator=rng, dtype=torch.float64)).Q
-    kept = 1 - spaces.square().sum(dim=2).min(dim=1).values
-    why = "a theorem on traces; rounding"
-    return every({**parts, "any m functions": at_least(kept, 0.5, slack=1e-12, why=why)})
-
-
-@experiment(
-    reaches={
-        "ratio_5": at_most_goal(0.1), "ratio_10": at_most_goal(0.1),
-        "energy_ratio": Range(0, 1, open="high"),
-    },
-    floor={"ratio_5": at_most_goal(0.2)},
-    source="Barron (1993), Universal approximation bounds, sec. 1: adaptive units against a fixed "
-    "basis; to beat are the best of ten draws of random features",
-)
-def adaptive_vs_fixed(
-    run: Run, *, frequency: Annotated[float, Range(0.1, 1)] = 0.5,
-    units: Annotated[int, Range(4, 256)] | None = None,
-) -> None:
-    """Learns a wave along an unknown direction, with trained, chosen and fixed units."""
-    m, series = units or (64 if run.full else 16), []
-    for n in (2, 5, 10) if run.full else (5,):
-        rng = run.seed.child(n).torch()
-        omega = frequency * F.normalize(torch.randn(n, generator=rng), dim=0)
-        x = 2 * torch.rand(8000 if run.full else 4000, n, generator=rng) - 1
-        y = torch.cos(2 * torch.pi * x @ omega)
-        train, test = (x[::2], y[::2]), (x[1::2], y[1::2])
-        network = MLP((n, m, 1), activation="tanh", rng=run.seed.child("init").torch())
-        fit(
-            network, (train[0], train[1][:, None]), Supervised(F.mse_loss),
-            torch.optim.Adam(network.parameters()), steps=3000 if run.full else 600,
-            batch_size=256, parts=[OneCycle(2e-2)], seed=run.seed.child("net"), run=run,
-            name=f"n{n}",
-        )
-        trained = _mse(network, *test)
-        few = sorted({min(m, 2**k) for k in range(2, 9)})
-        fixed = [_fixed_mse(train, test, k, run.seed.child(k)) for k in few]
-        run.record(**{f"trained_{n}": trained, f"fixed_{n}": fixed[-1]})
-        run.record(**{f"ratio_{n}": trained / fixed[-1]})
-        errors = greedy_network(train[0].double(), train[1].double(), m, rng=rng)[1]
-        series += [
-            Series(f"n = {n}, greedy", range(1, m + 1), errors[1:], role="other"),
-            Series(f"n = {n}, fixed", few, fixed, role="other"),
-            Series(f"n = {n}, trained", [m], [trained], role="other", style="points"),
-        ]
-        if n == 5:
-            run.keep(network)
-    picture = Picture(tuple(series), "units m", "mean squared error", log="xy")
-    run.figure("error", figures.draw(picture))
-    if run.full:
-        run.record(**_energy(run, 32))
-
-
-def _greedy(
-    seed: Seed, n: int, units: int, s: float, r: float = 1.0
-) -> tuple[Tensor, Tensor, MLP, Tensor]:
-    """Approximate a Gaussian on samples of the ball: samples, values, network, squared errors."""
-    rng = seed.child(n).torch()
-    directions = F.normalize(torch.randn(SAMPLES, n, generator=rng, dtype=torch.float64), dim=1)
-    x = r * directions * torch.rand(SAMPLES, 1, generator=rng, dtype=torch.float64) ** (1 / n)
-    y = (-x.square().sum(dim=1) / (2 * s**2)).exp()
-    return x, y, *greedy_network(x, y, units, rng=rng)
-
-
-def _mse(network: MLP, x: Tensor, y: Tensor) -> float:
-    return float((network(x)[:, 0].detach() - y).square().mean())
-
-
-def _fixed_mse(
-    train: tuple[Tensor, Tensor], test: tuple[Tensor, Tensor], units: int, seed: Seed
-) -> float:
-    """Fit outer weights of random units, ten times, and give the least error on the test."""
-    errors, rng = [], seed.torch()
-    for _ in range(10):
-        W, b = _pool(train[0], units, rng)
-        features = torch.sigmoid(train[0] @ W.mT + b)
-        columns = torch.cat([torch.ones_like(features[:, :1]), features], dim=1).double()
-        outer = torch.linalg.lstsq(columns, train[1].double()[:, None], driver="gelsd").solution
-        errors.append(_mse(_network(W.double(), b.double(), outer[:, 0]), *(
-            part.double() for part in test
-        )))
-    return min(errors)
-
-
-def _energy(run: Run, units: int) -> dict[str, float]:
-    """Predict heating loads of buildings with chosen and with fixed units, over all splits."""
-    table, chosen, fixed = uci("energy", data_dir=run.data_dir), [], []
-    X, y = torch.from_numpy(table.X), torch.from_numpy(table.y)
-    for number, (rows, others) in enumerate(run.steps(table.splits, "energy splits")):
-        mean, spread = X[rows].mean(dim=0), X[rows].std(dim=0)
-        train, test = (((X[k] - mean) / spread, y[k]) for k in (rows, others))
-        seed = run.seed.child(f"energy {number}")
-        chosen.append(_mse(greedy_network(*train, units, rng=seed.torch())[0], *test))
-        fixed.append(_fixed_mse(train, test, units, seed.child("fixed")))
-    errors = [float(np.mean(one)) ** 0.5 for one in (chosen, fixed)]
-    return {
-        "energy_greedy_rmse": errors[0], "energy_fixed_rmse": errors[1],
-        "energy_ratio": errors[0] / errors[1],
-    }

@@ -32,39 +32,21 @@ References:
 
 __all__ = ["Polyline", "PolylineNetwork", "interpolate", "fit_values", "best_knots"]
 
-import itertools
 from collections.abc import Callable
-from typing import Annotated, Literal, final, get_args
+from typing import Literal, final
 
-import numpy as np
 import torch
-import torch.nn.functional as F
 from jaxtyping import Float
-from scipy.interpolate import make_interp_spline
 from torch import Tensor, nn
 
-from principia.lab import figures
-from principia.lab.claims import claim
-from principia.lab.data.photographs import photographs
-from principia.lab.data.speech import spoken_digit
-from principia.lab.domains import Count, Natural, Range
+from principia.lab.domains import Count, Natural
 from principia.lab.errors import refuse
-from principia.lab.evidence import Evidence, Picture, Series
-from principia.lab.experiments import Run, at_most_goal, experiment
 from principia.lab.knobs import checked
-from principia.lab.relations import at_most, equal, every, identical, slope
-from principia.lab.seeds import Seed
-from principia.lab.training import Supervised, fit, rmse
 from principia.networks.activations import ACTIVATIONS
 
 Kind = Literal["relu", "avu"]
-Pieces = Annotated[int, Range(2, 200)]
-Polylines = Annotated[int, Range(1, 500)]
-Frequency = Annotated[int, Range(4, 20)]  # 4 > π: an interval of length 1 has a full swing
 Form = tuple[Float[Tensor, ""], Float[Tensor, ""], Float[Tensor, " kinks"]]
 LONGEST = 2000  # samples: the dynamic program keeps a few n x n matrices, 32 megabytes each
-PIECES = 2.0 ** torch.arange(3, 9, dtype=torch.float64)  # 8 to 256: how many the claims try
-STEP = 0.5**0.5  # where the step function jumps: no knot at equal distances falls there
 
 
 @final
@@ -166,6 +148,15 @@ class Polyline:
         return f"Polyline({len(self.knots) - 1} pieces from {start:g} to {end:g})"
 
 
+def _increasing(owner: str, name: str, x: Tensor) -> Tensor:
+    """Refuse what are no two or more finite numbers in strictly increasing order."""
+    listed = x.ndim == 1 and len(x) >= 2 and x.is_floating_point()
+    if not listed or not bool(x.isfinite().all() & (x.diff() > 0).all()):
+        domain = "two or more finite numbers, each larger than the one before"
+        raise refuse(owner, name, domain, x.tolist(), f"torch.unique({name}) sorts them.")
+    return x
+
+
 def interpolate(f: Callable[[Tensor], Tensor], knots: Float[Tensor, " points"]) -> Polyline:
     """Builds the polyline that agrees with a function at its knots.
 
@@ -193,8 +184,13 @@ def fit_values(
     """
     if x.shape != y.shape or not bool(x.isfinite().all() & y.isfinite().all()):
         raise refuse("fit_values", "x and y", "finite, of one length", f"{len(x)} and {len(y)}")
-    hats = _hats(_increasing("fit_values", "knots", knots), x)
+    hats = hat_functions(_increasing("fit_values", "knots", knots), x)
     return Polyline(knots, torch.linalg.lstsq(hats, y[:, None], driver="gelsd").solution[:, 0])
+
+
+def hat_functions(knots: Tensor, x: Tensor) -> Tensor:
+    """Evaluate at x the polylines whose value is 1 at one knot and 0 at the others: (n, m + 1)."""
+    return torch.stack([Polyline(knots, unit)(x) for unit in torch.eye(len(knots)).to(knots)], 1)
 
 
 @checked
@@ -247,234 +243,3 @@ def _piece_costs(x: Tensor, y: Tensor) -> Tensor:
     yy = syy - 2 * y0 * sy + count * y0**2
     tilt = (y - y0) / (x - x0)  # 0 / 0 where start = end, which the mask removes
     return (yy - 2 * tilt * xy + tilt**2 * xx).clamp(min=0).masked_fill(count <= 0, torch.inf)
-
-
-def _increasing(owner: str, name: str, x: Tensor) -> Tensor:
-    """Refuse what are no two or more finite numbers in strictly increasing order."""
-    listed = x.ndim == 1 and len(x) >= 2 and x.is_floating_point()
-    if not listed or not bool(x.isfinite().all() & (x.diff() > 0).all()):
-        domain = "two or more finite numbers, each larger than the one before"
-        raise refuse(owner, name, domain, x.tolist(), f"torch.unique({name}) sorts them.")
-    return x
-
-
-def _hats(knots: Tensor, x: Tensor) -> Tensor:
-    """Evaluate at x the polylines whose value is 1 at one knot and 0 at the others: (n, m + 1)."""
-    return torch.stack([Polyline(knots, unit)(x) for unit in torch.eye(len(knots)).to(knots)], 1)
-
-
-@claim(control={"kept": "all but one"}, source="Lebesgue 1898")
-def lebesgue_form(
-    seed: Seed, *, polylines: Polylines = 200, pieces: Pieces = 12,
-    kept: Literal["all", "all but one"] = "all",
-) -> Evidence:
-    r"""A polyline of $m$ pieces is $ax+b+\sum_{i<m}c_i(x-x_i)_+$, also beyond its ends."""
-    return _same_function(seed, polylines, pieces, "relu", drop=kept == "all but one")
-
-
-@claim(control={"halved": False}, source="Lebesgue 1898")
-def avu_form(
-    seed: Seed, *, polylines: Polylines = 200, pieces: Pieces = 12, halved: bool = True
-) -> Evidence:
-    r"""It is also $a'x+b'+\sum_{i<m}c_i'|x-x_i|$ with $c_i'=\frac12c_i$."""
-    return _same_function(seed, polylines, pieces, "avu", scale=1 if halved else 2)
-
-
-@claim(control={"target": "step"}, source="de Boor 1978, ch. 3")
-def polylines_dense(
-    seed: Seed, *, frequency: Frequency = 6, target: Literal["sine", "step"] = "sine"
-) -> Evidence:
-    r"""Interpolation on $m$ equal pieces of $[0,1]$ errs by at most $\max|f''|/(8m^2)$."""
-    f, bend = _sine(seed, frequency), frequency**2
-    if target == "step":  # no second derivative where it jumps, 0 elsewhere
-        f, bend = lambda x: (x > STEP).to(x), 0
-    pieces = frequency * PIECES / 4  # a wave of the sine has 12 pieces or more
-    errors = _sup_errors(f, pieces, lambda polyline, x: polyline(x))
-    bound = bend / 8 / pieces**2
-    return every({
-        "bound": at_most(errors, bound, slack=1e-14, why="a theorem; rounding").drawn(
-            Series("sup error", pieces, errors),
-            Series("max|f''|/(8m²)", pieces, bound, role="bound"),
-            x="pieces m", y="sup error", log="xy",
-        ),
-        "order": slope(
-            pieces, errors, -2.0, tol=0.05, labels=("pieces m", "sup error"),
-            why="the largest |f''| may lie up to half a piece, 0.25 of a radian, off its middle",
-        ),
-    })
-
-
-@claim(control={"width": "2"}, source="Lebesgue 1898; de Boor 1978, ch. 3")
-def one_layer_universal(
-    seed: Seed, *, frequency: Frequency = 6, width: Literal["m - 1", "2"] = "m - 1"
-) -> Evidence:
-    r"""One hidden layer of $m-1$ ReLUs or AVUs errs by at most $\max|f''|/(8m^2)$ on $[0,1]$."""
-    built = PIECES if width == "m - 1" else torch.full_like(PIECES, 3)
-    bounds = {  # the root bends without bound at 0; over a distance h it changes by at most √h
-        "sine": (_sine(seed, frequency), frequency**2 / 8 / PIECES**2),
-        "root": (torch.sqrt, PIECES**-0.5),
-    }
-    parts: dict[str, Evidence] = {}
-    for (name, (function, bound)), kind in itertools.product(bounds.items(), get_args(Kind)):
-        def network(polyline: Polyline, x: Tensor, kind: Kind = kind) -> Tensor:
-            return polyline.module(kind)(x[:, None])[:, 0]
-
-        errors = _sup_errors(function, built, network)
-        room = at_most(errors, bound, slack=1e-12, why="a theorem; rounding")
-        parts[f"{name}, {kind}"] = room.drawn(
-            Series("sup error", PIECES, errors), Series("bound", PIECES, bound, role="bound"),
-            x="pieces m, one more than hidden units", y="sup error", log="xy",
-        )
-        units = len(interpolate(function, torch.linspace(0, 1, 9)).module(kind).c)
-        parts[f"{name}, {kind}, units"] = equal(units, 7, tol=0, why="a count: 8 pieces, 7 kinks")
-    return every(parts)
-
-
-@claim(control={"free": "m"}, source="Lebesgue 1898")
-def parameter_count(
-    seed: Seed, *, pieces: Annotated[int, Range(1, 100)] = 20,
-    free: Literal["m + 1", "m"] = "m + 1",
-) -> Evidence:
-    r"""Polylines of $m$ pieces with given knots form a space of dimension $m+1$."""
-    polyline = _random(seed.torch(), pieces)
-    knots, x = polyline.knots, _within(polyline.knots, 4)
-    affine, ramp = torch.stack([x, torch.ones_like(x)], dim=1), x[:, None] - knots[1:-1]
-    spans = {
-        "values at the knots": _hats(knots, x),
-        "rectifiers": torch.cat([affine, ramp.relu()], dim=1),
-        "absolute values": torch.cat([affine, ramp.abs()], dim=1),
-    }
-    spans["all together"] = torch.cat(list(spans.values()), dim=1)
-    size = pieces + (free == "m + 1")
-    ranks = [int(torch.linalg.matrix_rank(span)) for span in spans.values()]
-    numbers = [2 + len(c) for *_, c in (polyline.to_relu(), polyline.to_avu())]
-    return every({
-        "rank of the evaluation map": equal(ranks, size, tol=0, why="an integer").drawn(
-            Series("rank", list(spans), ranks, style="bars"),
-            Series(free, list(spans), [size] * len(spans), role="predicted"),
-            x="functions that span", y="dimension",
-        ),
-        "numbers in a form": equal(numbers, size, tol=0, why="a count"),
-        "values found again": identical(fit_values(x, polyline(x), knots).values, polyline.values),
-    })
-
-
-@claim(control={"knots": "equal"}, source="Bellman and Roth 1969")
-def best_knots_claim(
-    seed: Seed, *, signals: Annotated[int, Range(10, 50)] = 20,
-    samples: Annotated[int, Range(7, 16)] = 12, pieces: Annotated[int, Range(2, 5)] = 4,
-    knots: Literal["best", "equal"] = "best",
-) -> Evidence:
-    r"""No other knots among the samples interpolate them with a smaller squared error."""
-    rng, found, least = seed.torch(), [], []
-    choices = list(itertools.combinations(range(1, samples - 1), pieces - 1))
-    for _ in range(signals):
-        x = torch.rand(samples, generator=rng, dtype=torch.float64).add(0.1).cumsum(dim=0)
-        y = torch.randn(samples, generator=rng, dtype=torch.float64).cumsum(dim=0)
-        chosen = x[torch.linspace(0, samples - 1, pieces + 1).round().long()]
-        if knots == "best":
-            chosen = best_knots(x, y, pieces)
-        places = [torch.searchsorted(x, chosen), *([0, *inner, samples - 1] for inner in choices)]
-        fits = np.stack([np.interp(x, x[place], y[place]) for place in places])
-        first, *errors = ((fits - y.numpy()) ** 2).sum(axis=1)
-        found, least = [*found, first], [*least, min(errors)]
-    return identical(found, least)
-
-
-@experiment(
-    reaches={"rmse_ratio": at_most_goal(0.7), "speech_ratio": at_most_goal(0.7)},
-    floor={"rmse_ratio": at_most_goal(0.85)},
-    source="Bellman and Roth (1969), Curve fitting by segmented straight lines; to beat is the "
-    "least-squares polyline on equal pieces",
-)
-def scanline(
-    run: Run, *, row: Annotated[int, Range(0, 426)] = 200, pieces: Pieces | None = None
-) -> None:
-    """Follows a row of pixels, in full also a spoken word, with few pieces at the best places."""
-    m = pieces or (40 if run.full else 20)
-    pixels = torch.from_numpy(photographs()["china"][row].mean(axis=1) / 255)
-    x, best, even = _two_fits(run, "scanline", pixels, m)
-    fits = best, even, fit_values(x, pixels, best.knots)
-    a, b, c = (float(rmse(one(x), pixels)) for one in fits)
-    run.record(best_rmse=a, equal_rmse=b, rmse_ratio=a / b, refitted_rmse=c)
-    run.keep(best.module("relu"))
-    if not run.full:
-        return
-    network = PolylineNetwork(m, rng=run.seed.child("init").torch())
-    data = x.float()[:, None], pixels.float()[:, None]
-    fit(
-        network, data, Supervised(F.mse_loss), torch.optim.Adam(network.parameters(), lr=1e-2),
-        steps=4000, batch_size=len(x), seed=run.seed.child("relu"), run=run, name="relu",
-    )
-    run.record(trained_rmse=float(rmse(network(data[0]).detach(), data[1])))
-    wave = spoken_digit(data_dir=run.data_dir)
-    middle = len(wave) // 2
-    speech = wave[middle - 320 : middle + 320]
-    x, best, even = _two_fits(run, "speech", speech, m)
-    run.record(speech_ratio=float(rmse(best(x), speech) / rmse(even(x), speech)))
-
-
-def _random(rng: torch.Generator, pieces: int) -> Polyline:
-    """Draw a polyline whose pieces have lengths from 0.1 to 1.1."""
-    lengths, values = torch.rand(2, pieces + 1, generator=rng, dtype=torch.float64)
-    return Polyline((0.1 + lengths).cumsum(dim=0) - pieces / 4, 2 * values - 1)
-
-
-def _within(knots: Tensor, each: int) -> Tensor:
-    """Place points in each piece, its start first, at equal distances; the last knot ends them."""
-    shares = torch.arange(each).to(knots) / each
-    inner = knots[:-1, None] + knots.diff()[:, None] * shares
-    return torch.cat([inner.flatten(), knots[-1:]])
-
-
-def _same_function(
-    seed: Seed, polylines: int, pieces: int, kind: Kind, *, drop: bool = False, scale: float = 1
-) -> Evidence:
-    """Compare polylines and their form with SciPy's linear spline, far beyond the ends too."""
-    rng, phi = seed.torch(), ACTIVATIONS[kind].module()
-    x, formed, called, exact = torch.empty(0), [], [], []
-    for m in torch.randint(2, pieces + 1, (polylines,), generator=rng).tolist():
-        polyline = _random(rng, m)
-        x = torch.linspace(-m, 2.0 * m, 400, dtype=torch.float64)
-        a, b, c = polyline.to_relu() if kind == "relu" else polyline.to_avu()
-        c = scale * c * (torch.arange(m - 1) != ((m - 1) // 2 if drop else -1))
-        formed.append(a * x + b + phi(x[:, None] - polyline.knots[1:-1]) @ c)
-        called.append(polyline(x))
-        exact.append(make_interp_spline(polyline.knots, polyline.values, k=1)(x))
-    units = identical(torch.stack(formed), exact).drawn(
-        Series("sum of units", x, formed[-1]), Series("polyline", x, exact[-1], role="predicted"),
-        x="x", y="g(x)",
-    )
-    return every({"sum of units": units, "Polyline": identical(torch.stack(called), exact)})
-
-
-def _sine(seed: Seed, frequency: int) -> Callable[[Tensor], Tensor]:
-    phase = float(seed.numpy().uniform(0, 2 * np.pi))
-    return lambda x: torch.sin(frequency * x + phase)
-
-
-def _sup_errors(
-    f: Callable[[Tensor], Tensor], pieces: Tensor, evaluate: Callable[[Polyline, Tensor], Tensor]
-) -> Tensor:
-    """Measure the largest error on [0, 1] of the interpolation on each number of equal pieces."""
-    errors = []
-    for m in pieces.long().tolist():
-        knots = torch.linspace(0, 1, m + 1, dtype=torch.float64)
-        x = _within(knots, 32)
-        errors.append((evaluate(interpolate(f, knots), x) - f(x)).abs().max())
-    return torch.stack(errors).detach()
-
-
-def _two_fits(run: Run, name: str, y: Tensor, m: int) -> tuple[Tensor, Polyline, Polyline]:
-    """Fit a signal with m pieces, at the best knots among its samples and at equal distances."""
-    x = torch.linspace(-1, 1, len(y), dtype=y.dtype)
-    best = interpolate(Polyline(x, y), best_knots(x, y, m))
-    even = fit_values(x, y, torch.linspace(-1, 1, m + 1, dtype=y.dtype))
-    series = (
-        Series("signal", x, y, role="other"),
-        Series("best knots", best.knots, best.values, style="line"),
-        Series("the knots", best.knots, best.values),
-        Series("equal knots", even.knots, even.values, role="bound"),
-    )
-    run.figure(name, figures.draw(Picture(series, "place", "signal")))
-    return x, best, even

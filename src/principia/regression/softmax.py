@@ -53,29 +53,18 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from principia.lab import figures
-from principia.lab.claims import claim
-from principia.lab.data.fashion import CLOTHES, fashion
-from principia.lab.data.handwriting import handwriting
 from principia.lab.domains import Count, NonNegative, Positive, Range
 from principia.lab.errors import refuse
-from principia.lab.evidence import Evidence
-from principia.lab.experiments import Run, at_least_goal, experiment
+from principia.lab.experiments import Run
 from principia.lab.knobs import checked
-from principia.lab.learners import learner
-from principia.lab.relations import at_least, at_most, equal, estimates, every, identical, never
-from principia.lab.seeds import Seed
 from principia.lab.training import OneCycle, Trained, accuracy, fit
-from principia.lab.training.metrics import outputs_of
 
-Classes = Annotated[int, Range(2, 50)]
 Model = Callable[[Tensor], Tensor]
 MOST_AT_ONCE = 1_000_000  # samples whose full gradient is still cheap
 MOST_STEPS, HISTORY = 500, 20  # of L-BFGS
 FLAT = 1e-9  # gradient at which it stops
 STUCK = 10  # steps with neither a smaller loss nor a smaller gradient: only rounding is left
 SUFFICIENT = 1e-4  # share of the predicted decrease that a step must bring (Armijo)
-GRADIENT_STEPS = 40  # of the small fits in a study of risks
 
 
 def cross_entropy(
@@ -307,14 +296,6 @@ class _LBFGS(torch.optim.Optimizer):
         return torch.cholesky_solve(columns, self.factor.to(rows)).mT.reshape(rows.shape)
 
 
-@learner
-def network(inputs: Count, outputs: Count, rng: torch.Generator) -> nn.Module:
-    """Builds softmax regression for any table with a class to predict."""
-    if outputs < 2:
-        raise refuse("SoftmaxRegression", "target", "classes", "a number", "Try regression/ridge.")
-    return SoftmaxRegression(inputs, outputs)
-
-
 def empirical_risk(
     model: Model, x: Float[Tensor, "*batch N D"], y: Int[Tensor, "*batch N"]
 ) -> Float[Tensor, "*batch"]:
@@ -354,252 +335,3 @@ def cross_validated_risk(
         model = make(x[..., rest, :], y[..., rest])
         losses.append(cross_entropy(model(x[..., held, :]), y[..., held]))
     return torch.cat(losses, -1).mean(-1)
-
-
-@claim(control={"factor": 2.0}, source="Bridle 1990")
-def simplex_and_shift(
-    seed: Seed, *, classes: Classes = 7, shift: Annotated[float, Range(-1000, 1000)] = 13.0,
-    factor: Annotated[float, Range(0.1, 10)] = 1.0,
-) -> Evidence:
-    r"""Probabilities are positive, add up to 1, and do not change under $z+c\mathbf1$."""
-    z = _scores(seed, 500, classes)
-    p, moved = z.softmax(-1), temperature(factor * (z + shift), 1.0)
-    return every({
-        "sums": identical(p.sum(-1), torch.ones(len(z))),
-        "positive": never(p <= 0, why="an exponential is positive"),
-        "shifted": identical(moved, p),
-        "by hand": identical(p, z.exp() / z.exp().sum(-1, keepdim=True)),
-    })
-
-
-@claim(control={"inner": "δ + p"}, source="by differentiation")
-def jacobian(
-    seed: Seed, *, classes: Classes = 5, inner: Literal["δ - p", "δ + p"] = "δ - p"
-) -> Evidence:
-    r"""$\partial p_i/\partial z_j=p_i(\delta_{ij}-p_j)$: symmetric, semidefinite, null along 1."""
-    z = _scores(seed, 50, classes)
-    ours, p = softmax_jacobian(z), z.softmax(-1)
-    if inner == "δ + p":
-        ours = torch.diag_embed(p) + p[:, :, None] * p[:, None, :]
-    exact = torch.func.vmap(torch.func.jacrev(lambda one: one.softmax(-1)))(z)
-    why = "eigenvalues in float64 err by a few units of 1e-16"
-    return every({
-        "autograd": identical(ours, exact),
-        "symmetric": identical(ours, ours.mT),
-        "least eigenvalue": at_least(torch.linalg.eigvalsh(ours)[:, 0], 0, slack=1e-14, why=why),
-        "null vector": identical(ours.sum(-1), torch.zeros_like(z)),
-    })
-
-
-@claim(control={"convert": False}, source="by definition; one nat is 1/ln 2 bits")
-def cross_entropy_from_logits(
-    seed: Seed, *, classes: Classes = 6, width: Annotated[float, Range(0.1, 50)] = 5.0,
-    convert: bool = True,
-) -> Evidence:
-    r"""The loss is $-z_y+\ln\sum_je^{z_j}$, torch's own; in bits it is divided by $\ln2$."""
-    z, y = width * _scores(seed, 300, classes), _labels(seed, 300, classes)
-    bits = cross_entropy_bits(z, y) if convert else cross_entropy(z, y)
-    truth = F.one_hot(y, classes).double()
-    log2 = torch.special.xlogy(truth, z.double().softmax(-1)).sum(-1) / -math.log(2)
-    probable = probability_cross_entropy(truth, z.softmax(-1))
-    seen = log2 < 900  # beyond, the probability itself is below the smallest double
-    return every({
-        "torch": identical(cross_entropy(z, y), F.cross_entropy(z, y, reduction="none")),
-        "probabilities": identical(probable[seen], cross_entropy(z, y)[seen]),
-        "bits": identical(bits[seen], log2[seen]),
-    })
-
-
-@claim(control={"through": "softmax"}, source="by differentiation")
-def gradient(
-    seed: Seed, *, classes: Classes = 6, through: Literal["identity", "softmax"] = "identity"
-) -> Evidence:
-    r"""$\partial\ell/\partial z=p-e_y$ of the cross-entropy; of the squared loss, $\hat y-y$."""
-    z, y = _scores(seed, 200, classes).requires_grad_(), _labels(seed, 200, classes)
-    truth = F.one_hot(y, classes).double()
-    (by_entropy,) = torch.autograd.grad(cross_entropy(z, y).sum(), z)
-    outputs = z if through == "identity" else z.softmax(-1)
-    (by_square,) = torch.autograd.grad(squared_loss(outputs, truth).sum(), z)
-    return every({
-        "cross-entropy": identical(by_entropy, z.softmax(-1) - truth),
-        "squared": identical(by_square, outputs - truth),
-    })
-
-
-@claim(control={"method": "naive"}, source="Boyd and Vandenberghe 2004, sec. 3.1.5")
-def log_sum_exp(
-    seed: Seed, *, classes: Classes = 8, size: Annotated[float, Range(100, 1e4)] = 1e4,
-    method: Literal["stable", "naive"] = "stable",
-) -> Evidence:
-    r"""$\max_jz_j\le\ln\sum_je^{z_j}\le\max_jz_j+\ln K$; convex, and finite for large scores."""
-    exact = _lse(method)
-    z, w = (10 * _scores(seed.child(name), 100_000, classes) for name in "zw")
-    t = torch.rand(100_000, 1, generator=seed.child("t").torch(), dtype=z.dtype)
-    value, most = exact(z), z.amax(-1)
-    chord = (t[:, 0] * value + (1 - t[:, 0]) * exact(w)) - exact(t * z + (1 - t) * w)
-    rounding = 1e-12 * (1 + most.abs())
-    large = size * _scores(seed, 100, classes).float().sign()
-    far = exact(large).double() - large.double().amax(-1)
-    ulp = float(torch.finfo(torch.float32).eps) * size
-    return every({
-        "not below the largest": never(value < most - rounding, why="0 of 100,000, but rounding"),
-        "not above it by more": never(
-            value > most + math.log(classes) + rounding, why="0 of 100,000, but rounding"),
-        "convex": never(chord < -1e-12 * (1 + value.abs()), why="0 of 100,000 chords"),
-        "finite in float32": at_most(far.nan_to_num(nan=math.inf), math.log(classes), slack=ulp,
-                                     why="float32 rounds scores of this size"),
-    })
-
-
-@claim(control={"reference": "w₁"}, source="by definition")
-def two_classes_is_logistic(
-    seed: Seed, *, dim: Annotated[int, Range(1, 50)] = 5,
-    reference: Literal["w₁ - w₀", "w₁"] = "w₁ - w₀",
-) -> Evidence:
-    r"""With two classes the softmax is the logistic function: $p_1=\sigma((w_1-w_0)^\top x)$."""
-    model = SoftmaxRegression(dim, 2).double()
-    with torch.no_grad():
-        model.weight.copy_(_scores(seed, 2, dim))
-    x = _scores(seed.child("x"), 300, dim)
-    w0, w1 = model.weight.detach()
-    direction = w1 - w0 if reference == "w₁ - w₀" else w1
-    return identical(model(x).softmax(-1)[:, 1], (x @ direction).sigmoid())
-
-
-@claim(control={"rows": "one"}, source="by definition; Bridle 1990")
-def redundant_parameters(
-    seed: Seed, *, dim: Annotated[int, Range(1, 30)] = 6, classes: Annotated[int, Range(2, 10)] = 4,
-    l2: Annotated[float, Range(0.01, 1)] = 0.1, rows: Literal["all", "one"] = "all",
-) -> Evidence:
-    r"""One vector added to all rows of $W$ changes nothing; a price picks rows that sum to 0."""
-    x, y = _scores(seed, 200, dim), _labels(seed, 200, classes)
-    model = SoftmaxRegression(dim, classes, l2=l2).double()
-    with torch.no_grad():  # rows that do not sum to 0: the fit has to bring them there
-        model.weight.copy_(_scores(seed.child("W"), classes, dim))
-        before = model(x).softmax(-1)
-        direction = _scores(seed.child("u"), 1, dim)
-        model.weight[: classes if rows == "all" else 1] += direction
-        after = model(x).softmax(-1)
-    model.fit(x, y)
-    slack = "the gradient is below 1e-9, and the price alone holds the sum"
-    return every({
-        "probabilities": identical(after, before),
-        "rows of the best weights": equal(
-            model.weight.detach().sum(0), torch.zeros(dim).double(), tol=1e-5, why=slack),
-    })
-
-
-@claim(control={"loss": "squared"}, source="Bridle 1990; Gibbs' inequality")
-def maximum_likelihood(
-    seed: Seed, *, samples: Annotated[int, Range(50_000, 300_000)] = 100_000,
-    loss: Literal["cross-entropy", "squared"] = "cross-entropy",
-) -> Evidence:
-    r"""The least cross-entropy is the largest likelihood, and in the limit the true posterior."""
-    x, truth = _scores(seed, samples, 2), 1.5 * _scores(seed.child("W"), 3, 3)
-    posterior = (x @ truth[:, :2].mT + truth[:, 2]).softmax(-1)
-    y = torch.multinomial(posterior, 1, generator=seed.child("y").torch())[:, 0]
-    model = SoftmaxRegression(2, 3, solver="lbfgs").double()
-    if loss == "cross-entropy":
-        _descend_all(model, x, y)
-        scores = model(x).detach()
-    else:
-        inputs = torch.cat([x, torch.ones(samples, 1)], 1)
-        scores = inputs @ torch.linalg.lstsq(
-            inputs, F.one_hot(y, 3).double(), driver="gelsd").solution
-    likelihood = torch.distributions.Categorical(logits=scores).log_prob(y).sum()
-    gap = (scores.softmax(-1) - posterior).abs().sum(-1).mean()
-    why = "6 free weights: a standard error of about sqrt(6 / samples), 0.008, and room"
-    return every({
-        "loss is minus log-likelihood": identical(cross_entropy(scores, y).sum(), -likelihood),
-        "distance from the posterior": at_most(gap, 0.02, why=why),
-    })
-
-
-@claim(control={"estimator": "training"}, source="Stone 1974")
-def held_out_risk(
-    seed: Seed, *, samples: Annotated[int, Range(100, 400)] = 200,
-    dim: Annotated[int, Range(10, 40)] = 30, folds: Annotated[int, Range(2, 10)] = 5,
-    repetitions: Annotated[int, Range(100, 300)] = 200,
-    estimator: Literal["cross-validation", "training"] = "cross-validation",
-) -> Evidence:
-    r"""Cross-validation estimates the risk on new samples without bias; training data flatter."""
-    fresh = 500  # new samples, to measure each risk
-    x = _scores(seed, repetitions * (samples + fresh), dim).view(repetitions, -1, dim)
-    truth = _scores(seed.child("W"), 3, dim) / dim**0.5 * 1.5
-    posterior = (x @ truth.mT).softmax(-1)
-    y = torch.multinomial(posterior.flatten(0, 1), 1, generator=seed.child("y").torch())
-    y = y.view(repetitions, -1)
-    x, new, y, new_y = x[:, :samples], x[:, samples:], y[:, :samples], y[:, samples:]
-    whole = _descend(x, y)
-    training = empirical_risk(whole, x, y)
-    if estimator == "training":
-        guess, target = training, empirical_risk(whole, new, new_y)
-    else:
-        guess = cross_validated_risk(_descend, x, y, folds=folds)
-        # what it estimates: the risk of models that have seen one fold less
-        kept = samples - samples // folds
-        target = empirical_risk(_descend(x[:, :kept], y[:, :kept]), new, new_y)
-    error = (guess - target).std() / repetitions**0.5
-    lower = float((training - empirical_risk(whole, new, new_y)).mean())
-    return every({
-        "estimate minus risk": estimates(
-            (guess - target).mean(), 0, error=error,
-            why="standard error over independent repetitions"),
-        "training data flatter": at_most(lower, 0, why="the fit has minimized this very number"),
-    })
-
-
-@experiment(
-    reaches={"fashion_accuracy": at_least_goal(0.842), "mnist_accuracy": at_least_goal(0.917)},
-    floor={"digits_accuracy": at_least_goal(0.93)},
-    source="Xiao, Rasul, Vollgraf (2017), Fashion-MNIST, Table 3: LogisticRegression 0.842 on "
-    "Fashion-MNIST, 0.917 on MNIST",
-)
-def images(
-    run: Run, *, epochs: Count = 10, lr: Annotated[float, Range(1e-4, 0.1)] = 0.005
-) -> None:
-    """Reads pictures pixel by pixel: Fashion-MNIST and MNIST, or 8 x 8 digits when quick."""
-    sets = {"mnist" if run.full else "digits": (handwriting(run), [str(k) for k in range(10)])}
-    if run.full:
-        clothes = fashion("train", data_dir=run.data_dir), fashion("test", data_dir=run.data_dir)
-        sets["fashion"] = ((*clothes[0], *clothes[1]), list(CLOTHES))
-    for name, ((x, y, x_test, y_test), classes) in sets.items():
-        side = x.shape[-1]
-        x, x_test = x.flatten(1), x_test.flatten(1)
-        model = SoftmaxRegression(x.shape[1], 10, solver="adam" if run.full else "lbfgs", l2=1e-4)
-        model.fit(x, y, epochs=epochs, lr=lr, run=run, name=name, validation=(x_test, y_test))
-        found = outputs_of(model, x_test)
-        run.record(**{f"{name}_accuracy": float(accuracy(found, y_test))})
-        run.keep(model)
-        templates = [row.reshape(side, side) for row in model.weight.detach()]
-        run.figure(f"{name}_templates", figures.images(templates, classes, signed=True))
-        run.figure(f"{name}_confusion", figures.confusion(y_test, found.argmax(-1), classes))
-
-
-def _scores(seed: Seed, rows: int, columns: int) -> Tensor:
-    return torch.randn(rows, columns, generator=seed.torch(), dtype=torch.float64)
-
-
-def _labels(seed: Seed, rows: int, classes: int) -> Tensor:
-    return torch.randint(classes, (rows,), generator=seed.child("labels").torch())
-
-
-def _lse(method: str) -> Callable[[Tensor], Tensor]:
-    if method == "stable":
-        return lambda z: torch.logsumexp(z, -1)
-    return lambda z: z.exp().sum(-1).log()
-
-
-def _descend_all(model: SoftmaxRegression, x: Tensor, y: Tensor) -> None:
-    """Fit more samples than `fit` takes at once, with the same solver."""
-    optimizer = torch.optim.LBFGS(model.parameters(), max_iter=100, line_search_fn="strong_wolfe")
-    fit(model, (x, y), model.risk, optimizer, steps=1, batch_size=len(x))
-
-
-def _descend(x: Tensor, y: Tensor) -> Model:
-    """Fit many problems at once (R, N, D) by a fixed number of gradient steps."""
-    W = x.new_zeros(len(x), int(y.max()) + 1, x.shape[-1])
-    truth = F.one_hot(y, W.shape[1]).to(x)
-    for _ in range(GRADIENT_STEPS):
-        W = W + 1.5 * (truth - (x @ W.mT).softmax(-1)).mT @ x / x.shape[1]
-    return lambda new: new @ W.mT

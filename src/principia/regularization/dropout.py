@@ -52,32 +52,19 @@ __all__ = [
 
 import copy
 import itertools
-import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
-from typing import Annotated, Any, Literal, final
+from typing import Annotated, Any, final
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
-from torch.nn import functional as F
 from torch.nn.modules.dropout import _DropoutNd
 
-from principia.lab import figures
-from principia.lab.claims import claim
-from principia.lab.data.digits import digits
-from principia.lab.data.handwriting import handwriting
-from principia.lab.domains import Count, Range
-from principia.lab.draws import randn
+from principia.lab.domains import Range
 from principia.lab.errors import UsageError, refuse
-from principia.lab.evidence import Evidence, Picture, Series
-from principia.lab.experiments import Run, at_least_goal, at_most_goal, experiment
 from principia.lab.knobs import checked
-from principia.lab.learners import learner
-from principia.lab.pairs import paired
-from principia.lab.relations import at_least, at_most, equal, estimates, every, identical
 from principia.lab.seeds import Seed
-from principia.lab.training import OneCycle, Supervised, accuracy, evaluate, fit
 from principia.lab.training.dice import own_dice
 from principia.lab.training.metrics import evaluated
 from principia.networks.activations import ACTIVATIONS
@@ -85,10 +72,6 @@ from principia.networks.mlp import ActivationName, Sizes
 from principia.regularization.initialization import initialize_
 
 Keep = Annotated[float, Range(0, 1, open="low")]
-Often = Annotated[float, Range(0.6, 0.95)]  # kept, for claims: at 1/2 the controls would be right
-COURSE, PLAIN = (0.8, 0.5), (1.0, 1.0)  # inputs and hidden units: with dropout and without
-SCORE = {"accuracy": accuracy}
-CPU = torch.device("cpu")
 MOST_UNITS = 14  # that can be enumerated: 16,384 subnetworks
 ROWS = 2**15  # that a network computes at once
 
@@ -151,22 +134,6 @@ class DropoutMLP(nn.Module):
             x = self.phi(layer(drop(x)))
         drop, layer = last
         return layer(drop(x))
-
-
-@learner
-def network(
-    inputs: Count, outputs: Count, rng: torch.Generator, *, hidden: tuple[Count, ...] = (128, 128),
-    keep_input: Keep = 0.8, keep_hidden: Keep = 0.5,
-) -> nn.Module:
-    """Builds an MLP with dropout for any table.
-
-    Args:
-        hidden: Widths of the hidden layers.
-        keep_input: Probability of keeping an input.
-        keep_hidden: Probability of keeping a hidden unit.
-    """
-    sizes = [inputs, *hidden, outputs]
-    return DropoutMLP(sizes, keep_input=keep_input, keep_hidden=keep_hidden, rng=rng)
 
 
 @final
@@ -260,9 +227,53 @@ def enumerate_subnets(
         masks, pi = masks.to(pi), pi[chosen]
         factors = masks.new_ones(len(masks), sum(map(len, keeps)))
         factors[:, chosen] = masks / pi  # times what the layer does in evaluation
-        with _multiplied(_drops(model), factors.split([len(one) for one in keeps], dim=1)):
+        with multiplied(_drops(model), factors.split([len(one) for one in keeps], dim=1)):
             outputs = model(x[None])
     return outputs, torch.where(masks == 1, pi, 1 - pi).prod(dim=1)
+
+
+def _keeps(model: nn.Module, x: Tensor) -> list[Tensor]:
+    """List the probability of keeping each unit: a vector for each layer that drops, in order."""
+    found = []
+
+    def look(drop: nn.Module, inputs: Any, output: Tensor) -> None:
+        found.append(torch.full_like(output[0], _keep(drop)))
+
+    handles = [one.register_forward_hook(look) for one in _drops(model)]
+    try:
+        model(x)
+    finally:
+        for one in handles:
+            one.remove()
+    if not found or not all(bool((keep > 0).all()) for keep in found):
+        domain = "a module with a layer that drops units, and none that drops all of them"
+        raise refuse("enumerate_subnets", "model", domain, model)
+    return found
+
+
+def _keep(drop: Any) -> float:
+    return drop.keep if isinstance(drop, ClassicDropout) else 1 - drop.p
+
+
+def _drops(model: nn.Module) -> list[nn.Module]:
+    kinds = (nn.Dropout, ClassicDropout)
+    return [one for one in model.modules() if isinstance(one, kinds) and _keep(one) < 1]
+
+
+@contextmanager
+def multiplied(layers: Sequence[nn.Module], factors: Sequence[Tensor]) -> Iterator[None]:
+    """Multiply what layers put out by factors (M, units), in the order in which they are called."""
+    left = iter(factors)
+
+    def multiply(layer: nn.Module, inputs: Any, output: Tensor) -> Tensor:
+        return output * next(left)[:, None]
+
+    handles = [one.register_forward_hook(multiply) for one in layers]
+    try:
+        yield
+    finally:
+        for one in handles:
+            one.remove()
 
 
 def arithmetic_ensemble(
@@ -334,432 +345,3 @@ def mc_dropout(
             outputs.append((head or nn.Identity())(rows).unflatten(0, (len(some), len(x))))
     variance, mean = torch.var_mean(torch.cat(outputs), dim=0)
     return mean, variance
-
-
-def _drops(model: nn.Module) -> list[nn.Module]:
-    kinds = (nn.Dropout, ClassicDropout)
-    return [one for one in model.modules() if isinstance(one, kinds) and _keep(one) < 1]
-
-
-def _keep(drop: Any) -> float:
-    return drop.keep if isinstance(drop, ClassicDropout) else 1 - drop.p
-
-
-def _keeps(model: nn.Module, x: Tensor) -> list[Tensor]:
-    """List the probability of keeping each unit: a vector for each layer that drops, in order."""
-    found = []
-
-    def look(drop: nn.Module, inputs: Any, output: Tensor) -> None:
-        found.append(torch.full_like(output[0], _keep(drop)))
-
-    handles = [one.register_forward_hook(look) for one in _drops(model)]
-    try:
-        model(x)
-    finally:
-        for one in handles:
-            one.remove()
-    if not found or not all(bool((keep > 0).all()) for keep in found):
-        domain = "a module with a layer that drops units, and none that drops all of them"
-        raise refuse("enumerate_subnets", "model", domain, model)
-    return found
-
-
-@contextmanager
-def _multiplied(layers: Sequence[nn.Module], factors: Sequence[Tensor]) -> Iterator[None]:
-    """Multiply what layers put out by factors (M, units), in the order in which they are called."""
-    left = iter(factors)
-
-    def multiply(layer: nn.Module, inputs: Any, output: Tensor) -> Tensor:
-        return output * next(left)[:, None]
-
-    handles = [one.register_forward_hook(multiply) for one in layers]
-    try:
-        yield
-    finally:
-        for one in handles:
-            one.remove()
-
-
-@claim(control={"p": "π"}, source="Srivastava et al. 2014, sec. 10; PyTorch")
-def torch_dropout_is_inverted(
-    seed: Seed, *, keep: Often = 0.8, masks: Annotated[int, Range(1000, 200_000)] = 100_000,
-    p: Literal["1 - π", "π"] = "1 - π",
-) -> Evidence:
-    r"""`nn.Dropout` of $1-\pi$ gives $b\odot x/\pi$, of mean $x$, and leaves $x$ in evaluation."""
-    x = randn(seed.torch(), 8)
-    inverted, classic = nn.Dropout(1 - keep if p == "1 - π" else keep), ClassicDropout(keep)
-    with own_dice(seed, CPU):
-        ours, theirs = (one(x.expand(masks, 8)) for one in (classic, inverted))
-    noise = (keep * (1 - keep) / masks) ** 0.5  # of a share
-    shares = torch.stack([(one != 0).double().mean(dim=0) for one in (ours, theirs)])
-    mean, error, units = theirs.mean(dim=0), theirs.std(dim=0) / masks**0.5, range(1, 9)
-    return every({
-        "mean": estimates(mean, x, error=error, k=4, why="mean over masks").drawn(
-            Series("mean over masks", units, mean, error=4 * error),
-            Series("x", units, x, "predicted", "points"),
-            Series("what is kept", units, theirs.sum(dim=0) / (theirs != 0).sum(dim=0), "other",
-                   "points"),
-            x="unit", y="value",
-        ),
-        "what is kept": identical(theirs, (theirs != 0) * x / keep),
-        "what is kept, classic": identical(ours, (ours != 0) * x),
-        "share that is kept": estimates(shares, keep, error=noise, k=4, why="share of the masks"),
-        "evaluation": equal(inverted.eval()(x), x, tol=0, why="nothing is done"),
-        "evaluation, classic": identical(classic.eval()(x), keep * x),
-    })
-
-
-@claim(control={"average": "unweighted"}, source="Srivastava et al. 2014, sec. 4")
-def mask_law(
-    seed: Seed, *, units: Annotated[int, Range(6, 12)] = 10, keep: Often = 0.8,
-    average: Literal["by p(b)", "unweighted"] = "by p(b)",
-) -> Evidence:
-    r"""$p(b)=\prod_i\pi_i^{b_i}(1-\pi_i)^{1-b_i}$ sums to 1; $p(y\mid x)=\sum_bp(b)p(y|x,b)$."""
-    rng, samples = seed.torch(), 100_000
-    sizes = [3, units - 3, 4]
-    mlp = DropoutMLP(sizes, keep_input=0.9, keep_hidden=keep, activation="tanh", rng=rng).double()
-    x = 2 * randn(rng, 1, 3)
-    logits, weights = enumerate_subnets(mlp, x)
-    keeps = [keep] * (units - 3) + [0.9] * 3  # the last bit runs fastest: the first input
-    law = [
-        math.prod(pi if bit else 1 - pi for pi, bit in zip(keeps, bits, strict=True))
-        for bits in itertools.product((0, 1), repeat=units)
-    ]
-    share = weights if average == "by p(b)" else torch.full_like(weights, 1 / len(weights))
-    mixture = arithmetic_ensemble(logits, share)
-    moments = [torch.tensordot(share, (logits.softmax(-1) - mixture) ** k, 1) for k in (2, 4)]
-    mean, variance = mc_dropout(mlp, x, samples, head=nn.Softmax(dim=-1), rng=rng)
-    errors = (variance / samples).sqrt()
-    unsure = ((moments[1] - moments[0] ** 2) / samples).sqrt()
-    return every({
-        "mixture": estimates(mixture, mean, error=errors, k=4, why="mean over masks").drawn(
-            Series(f"all {len(weights):,} masks, {average}", range(4), mixture[0]),
-            Series(f"{samples:,} random masks", range(4), mean[0], "predicted", "points"),
-            Series("one subnetwork: all units", range(4), logits[-1, 0].softmax(0), "other",
-                   "points"),
-            x="class", y="probability",
-        ),
-        "variance": estimates(variance, moments[0], error=unsure, k=4, why="variance over masks"),
-        "probabilities": identical(weights, law),
-        "their sum": equal(weights.sum(), 1, tol=1e-14, why="rounding of a sum of positive terms"),
-    })
-
-
-@claim(
-    control={"form": "printed"}, source="binomial theorem; Srivastava et al. 2014, sec. 1",
-    misprint=r"$\sum_{i=1}^n\binom ni=2^n$",
-)
-def subnet_count(
-    seed: Seed, *, units: Annotated[int, Range(1, MOST_UNITS)] = 5,
-    form: Literal["correct", "printed"] = "correct",
-) -> Evidence:
-    r"""$R$ units give $2^R=\sum_{i=0}^R\binom Ri$ subnetworks, one of which has no unit at all."""
-    rng = seed.torch()
-    counter, any_net = (
-        DropoutMLP([1, units, 1], keep_input=1.0, activation=name, rng=rng).double()
-        for name in ("identity", "tanh")
-    )
-    for layer in counter.layers:
-        nn.init.ones_(layer.weight)
-    kept = enumerate_subnets(counter, torch.full((1, 1), 0.5).double())[0]  # each counts 0.5 / π
-    of_size = kept.flatten().round().long().bincount(minlength=units + 1)
-    binomials = [math.comb(units, i) for i in range(units + 1)]
-    functions = enumerate_subnets(any_net, randn(rng, 1, 1))[0].unique()
-    total = sum(binomials[form == "printed":])
-    return every({
-        "subnetworks": equal(len(kept), total, tol=0, why="a count").drawn(
-            Series("subnetworks", range(units + 1), of_size, style="bars"),
-            Series("binomial coefficient", range(units + 1), binomials, "predicted", "points"),
-            x="units that are kept", y="subnetworks",
-        ),
-        "2^R": equal(total, 2**units, tol=0, why="the binomial theorem"),
-        "of each size": equal(of_size, binomials, tol=0, why="a count"),
-        "different functions": equal(len(functions), total, tol=0, why="a count"),
-    })
-
-
-@claim(
-    control={"form": "printed"},
-    source="Srivastava et al. 2014, sec. 1, fig. 2; Baldi and Sadowski 2013",
-    misprint="drop with probability $\\pi$, then scale by the dropout probability",
-)
-def scaling_is_exact_for_linear(
-    seed: Seed, *, keep: Often = 0.8, hidden: Annotated[int, Range(1, 8)] = 6,
-    form: Literal["correct", "printed"] = "correct",
-) -> Evidence:
-    r"""Linear: $\tilde w_{ij}=\pi_jw_{ij}$, $\pi$ of keeping, is the mean over all subnetworks."""
-    rng = seed.torch()
-    first, second, x = randn(rng, hidden, 4), randn(rng, 3, hidden), randn(rng, 50, 4)
-    classic = nn.Sequential(
-        ClassicDropout(keep), _linear(first), ClassicDropout(0.5), _linear(second)
-    )
-    scaled = scale_weights(classic).eval()
-    outputs, weights = enumerate_subnets(classic, x)
-    mean = torch.tensordot(weights, outputs, dims=1)
-    factor = keep if form == "correct" else 1 - keep
-    by_hand = x @ (factor * first).mT @ (0.5 * second).mT
-    mlp = DropoutMLP([4, hidden, 3], keep_input=keep, activation="identity", rng=rng).double()
-    subnets = torch.tensordot(weights, enumerate_subnets(mlp, x)[0], dims=1)
-    tol = 1e-13 * (1 + float(outputs.abs().max()))
-    return every({
-        name: equal(*both, tol=tol, why="an identity: float64 rounding of sums of outputs")
-        for name, *both in (
-            ("scaled weights", by_hand, mean), ("scale_weights", scaled(x), mean),
-            ("scale_weights, each subnetwork", enumerate_subnets(scaled, x)[0], outputs),
-            ("ClassicDropout", classic.eval()(x), mean), ("DropoutMLP", mlp.eval()(x), subnets),
-            ("all units", outputs[-1], x @ first.mT @ second.mT),
-        )
-    })
-
-
-@claim(control={"depth": 0}, source="Srivastava et al. 2014, sec. 7.5; Baldi and Sadowski 2013")
-def scaling_is_approximate_for_deep(
-    seed: Seed, *, depth: Annotated[int, Range(0, 4)] = 2,
-    width: Annotated[int, Range(32, 128)] = 64, units: Annotated[int, Range(6, 12)] = 10,
-) -> Evidence:
-    """ReLU: the scaled net is not the mean over masks, but off by less than one mask's spread."""
-    mlp = _digits_net(seed, [64, *[width] * depth, 10], epochs=10).double()
-    x = digits()[2].flatten(1)[:20].double()
-    some = torch.randperm(64 + width * depth, generator=seed.torch())[:units].tolist()
-    outputs, weights = enumerate_subnets(mlp, x, some)
-    mean = torch.tensordot(weights, outputs, dims=1)
-    spread = torch.tensordot(weights, (outputs - mean) ** 2, dims=1).mean().sqrt()
-    scaled = mlp.eval()(x).detach()
-    average, variance = mc_dropout(mlp, x, 1000, rng=seed.child("masks").torch())
-    gaps = torch.stack([(scaled - one).square().mean().sqrt() for one in (mean, average)])
-    gaps = gaps / torch.stack([spread, variance.mean().sqrt()])
-    ends = [float(scaled.min()), float(scaled.max())]
-    return every({
-        "off": at_least(gaps[0], 1e-6, why="far above rounding, in units of the spread").drawn(
-            Series("mean over masks, ± spread", scaled[:4].flatten(), average[:4].flatten(),
-                   error=variance[:4].sqrt().flatten()),
-            Series("equal", ends, ends, "predicted"),
-            x="logit of the scaled network", y="logit of subnetworks",
-        ),
-        "less than the spread": at_most(gaps, 0.5, why="half of one mask's standard deviation"),
-    })
-
-
-@claim(
-    control={"form": "printed"}, source="Goodfellow, Bengio and Courville 2016, sec. 7.12",
-    misprint=r"$\sqrt[d]{\prod_\mu P(\mu)P(y\mid x,\mu)}$, with $d$ units", headline=True,
-)
-def scaling_is_geometric_mean(
-    seed: Seed, *, dim: Annotated[int, Range(2, 12)] = 8,
-    classes: Annotated[int, Range(2, 10)] = 4, keep: Often = 0.8,
-    form: Literal["correct", "printed"] = "correct",
-) -> Evidence:
-    r"""Softmax regression: the scaled network is $\prod_bp(y\mid x,b)^{p(b)}$, renormalized."""
-    rng = seed.torch()
-    net, x = DropoutMLP([dim, classes], keep_input=keep, rng=rng).double(), randn(rng, 20, dim)
-    logits, weights = enumerate_subnets(net, x)
-    scaled = net.eval()(x).softmax(dim=-1)
-    geometric = geometric_ensemble(logits, weights)
-    if form == "printed":  # the factors P(μ) are the same for all classes
-        geometric = (logits.log_softmax(dim=-1).sum(dim=0) / dim).softmax(dim=-1)
-    rows = range(1, classes + 1)
-    return equal(
-        geometric, scaled, tol=1e-13, why="an identity: float64 rounding of sums of logits"
-    ).drawn(
-        Series("geometric mean", rows, geometric[0], style="bars"),
-        Series("scaled weights", rows, scaled[0], "predicted", "points"),
-        Series("arithmetic mean", rows, arithmetic_ensemble(logits, weights)[0], "other", "points"),
-        x="class", y="probability",
-    )
-
-
-@claim(control={"penalty": "w²"}, source="Srivastava et al. 2014, sec. 9.1; Wager et al. 2013")
-def dropout_is_adaptive_ridge(
-    seed: Seed, *, dim: Annotated[int, Range(1, 10)] = 4,
-    samples: Annotated[int, Range(2, 100)] = 20,
-    penalty: Literal["(X'X) w²", "w²"] = "(X'X) w²",
-) -> Evidence:
-    r"""$E\Vert y-(X\odot B)w\Vert^2=\Vert y-\pi Xw\Vert^2+\pi(1-\pi)\sum_j(X^\top X)_{jj}w_j^2$."""
-    rng = seed.torch()
-    X, w, y = randn(rng, samples, dim), randn(rng, 1, dim), randn(rng, samples)
-    prices = X.square().sum(dim=0) if penalty == "(X'X) w²" else torch.ones(dim)
-    keeps = torch.linspace(0.1, 0.9, 9, dtype=torch.float64)
-    risks, shares = [], []
-    for keep in keeps.tolist():
-        masked, weights = enumerate_subnets(nn.Sequential(ClassicDropout(keep), _linear(w)), X)
-        risks.append(weights @ (y - masked[..., 0]).square().sum(dim=1))
-        fit_term = (y - keep * X @ w[0]).square().sum()
-        shares.append((fit_term, keep * (1 - keep) * (prices * w[0] ** 2).sum()))
-    risk, (square, price) = torch.stack(risks), torch.tensor(shares, dtype=torch.float64).T
-    return equal(
-        risk, square + price, tol=1e-12 * (1 + float(risk.abs().max())),
-        why="an identity: float64 rounding",
-    ).drawn(
-        Series("mean over all masks", keeps, risk),
-        Series("residual + penalty", keeps, square + price, "predicted"),
-        Series("residual", keeps, square, "other"), Series("penalty", keeps, price, "other"),
-        x="probability π of keeping an input", y="squared error",
-    )
-
-
-@claim(control={"training": "plain"}, source="Hinton et al. 2012; Srivastava et al. 2014, sec. 7.1")
-def dropout_breaks_coadaptation(
-    seed: Seed, *, cut: Annotated[float, Range(0.3, 0.7)] = 0.5,
-    width: Annotated[int, Range(64, 192)] = 128, epochs: Annotated[int, Range(20, 60)] = 40,
-    training: Literal["dropout", "plain"] = "dropout",
-) -> Evidence:
-    """A network trained with dropout loses less when half of its hidden units are cut."""
-    sizes, cuts = [64, width, width, 10], 20
-    arms = COURSE if training == "dropout" else PLAIN, PLAIN
-    nets = {keeps: _digits_net(seed, sizes, epochs=epochs, keeps=keeps) for keeps in arms}
-    *_, x, y = digits()
-    shares = torch.tensor([*(k / 10 for k in range(10)), cut])
-    with_dropout, without = (
-        torch.stack([
-            _cut_accuracy(nets[keeps], x.flatten(1), y, share, cuts, seed.child("cuts").torch())
-            for share in shares.tolist()
-        ])
-        for keeps in arms
-    )  # (shares, cuts), the same cuts in both
-    gain = with_dropout[-1] - without[-1]
-    error = float(gain.std()) / cuts**0.5
-    return at_least(
-        gain.mean() - 3 * error, 1 / len(y),
-        why="3 standard errors over cuts below the mean gain; less than one digit is no gain",
-        detail=f"{with_dropout[-1].mean():.3f} against {without[-1].mean():.3f}",
-    ).drawn(
-        Series(f"trained with {training}", shares[:-1], with_dropout[:-1].mean(dim=1),
-               error=with_dropout[:-1].std(dim=1)),
-        Series("trained plainly", shares[:-1], without[:-1].mean(dim=1), "other", "points",
-               error=without[:-1].std(dim=1)),
-        x="share of hidden units that is cut", y="test accuracy",
-    )
-
-
-@experiment(
-    reaches={"mnist_error": at_most_goal(0.016), "gain_low": at_least_goal(0.0)},
-    floor={"digits_accuracy": at_least_goal(0.95)},
-    source="Simard et al. (2003), two layers of 800 units without dropout: 1.6 %, as listed in "
-    "Srivastava et al. (2014), table 2; to beat besides are our own networks without dropout, "
-    "trained on 5,000 pictures",
-)
-def mnist_dropout(
-    run: Run, *, units: Annotated[int, Range(16, 1024)] = 800,
-    epochs: Annotated[int, Range(1, 40)] = 16, few: Annotated[int, Range(100, 60_000)] = 5000,
-    few_epochs: Annotated[int, Range(1, 200)] = 40,
-    pairs: Annotated[int, Range(2, 10)] | None = None,
-) -> None:
-    """Reads digits with dropout, and compares with runs without it on 5,000 pictures.
-
-    Dropout learns slowly: after sixteen epochs of all 60,000 pictures, where the papers take
-    hundreds, a plain network makes no more errors, and neither after sixteen epochs of 5,000. The
-    pairs show what dropout is for with forty epochs of 5,000 pictures, which a plain network learns
-    by heart.
-
-    Args:
-        units: Width of both hidden layers; a quarter of it for the small digits of a quick run.
-        epochs: How often the training on all pictures goes through them.
-        few: Pictures of a training of a pair.
-        few_epochs: How often a training of a pair goes through them; a quick run takes `epochs`.
-        pairs: How many pairs, each of other pictures and other first weights; none is 5, in a
-            quick run 3.
-    """
-    # not above: that page uses DropoutMLP
-    from principia.regularization.norm_constraint import MaxNorm
-
-    x, y, x_test, y_test = handwriting(run)
-    x, test = x.flatten(1), (x_test.flatten(1), y_test)
-    width, peak = (units, 0.002) if run.full else (math.ceil(units / 4), 0.01)
-    pairs = pairs or (5 if run.full else 3)
-
-    def trained(name: str, seed: Seed, rows: Tensor, keeps: tuple[float, float]) -> DropoutMLP:
-        sizes, rng = [x.shape[1], width, width, 10], seed.child("init").torch()
-        mlp = DropoutMLP(sizes, keep_input=keeps[0], keep_hidden=keeps[1], rng=rng)
-        fit(
-            mlp, (x[rows], y[rows]), Supervised(F.cross_entropy),
-            torch.optim.Adam(mlp.parameters(), fused=True),
-            epochs=few_epochs if run.full and len(rows) < len(x) else epochs,
-            batch_size=min(200, max(48, len(rows) // 50)), parts=[OneCycle(peak), MaxNorm(3.0)],
-            validation=tuple(one[:1000] for one in test), metrics=SCORE, seed=seed, run=run,
-            name=name,
-        )
-        return mlp
-
-    nets: dict[str, list[DropoutMLP]] = {"dropout": [], "plain": []}
-    for pair in range(1, pairs + 1):
-        seed = run.seed.child(f"pair {pair}")
-        rows = torch.randperm(len(x), generator=seed.child("rows").torch())[:few]
-        for arm, keeps in (("dropout", COURSE), ("plain", PLAIN)):
-            nets[arm].append(trained(f"{arm}-{pair}", seed, rows, keeps))
-    best = nets["dropout"][0]
-    if few < len(x):
-        best = trained("all", run.seed.child("all"), torch.arange(len(x)), COURSE)
-    run.keep(best)
-    ours, theirs = (
-        [evaluate(one, test, SCORE)["accuracy"] for one in nets[arm]] for arm in nets
-    )
-    right, gain = evaluate(best, test, SCORE)["accuracy"], paired(ours, theirs)
-    run.record(**({"mnist_error": 1 - right} if run.full else {"digits_accuracy": right}))
-    run.record(accuracy_of_pairs=sum(ours) / pairs, accuracy_without=sum(theirs) / pairs)
-    run.record(**gain.metrics("gain"))
-    run.figure("pairs", gain.figure("test accuracy", ("without dropout", "with dropout")))
-    run.figure("errors", _errors({arm: run.curves[f"{arm}-1"] for arm in nets}))
-    first = {arm: those[0] for arm, those in nets.items()}
-    run.figure("cuts", _cuts(first, test[0][:1000], y_test[:1000], run.seed.child("cuts")))
-
-
-def _errors(curves: Mapping[str, list[dict[str, float]]]) -> Any:
-    """Draw losses of training beside those of test pictures, of the first pair."""
-    series = [
-        Series(f"{arm}, {what}", [row["epoch"] for row in rows], [row[name] for row in rows], role,
-               "line")
-        for (arm, rows), role in zip(curves.items(), ("measured", "other"), strict=True)
-        for what, name in (("in training", "loss"), ("1,000 test pictures", "validation_loss"))
-    ]
-    return figures.draw(Picture(tuple(series), "epoch", "cross entropy", log="y"))  # type: ignore[arg-type]
-
-
-def _cuts(nets: Mapping[str, DropoutMLP], x: Tensor, y: Tensor, seed: Seed) -> Any:
-    """Draw how networks fare when more and more of their hidden units are cut."""
-    shares = [k / 10 for k in range(10)]
-    series = [
-        Series(f"training: {arm}", shares, [
-            _cut_accuracy(mlp.cpu(), x, y, share, 5, seed.torch()).mean() for share in shares
-        ], "measured" if arm == "dropout" else "other", "line")
-        for arm, mlp in nets.items()
-    ]
-    picture = Picture(tuple(series), "share of hidden units that is cut", "test accuracy")
-    return figures.draw(picture)
-
-
-@torch.no_grad()
-def _cut_accuracy(
-    mlp: DropoutMLP, x: Tensor, y: Tensor, share: float, cuts: int, rng: torch.Generator
-) -> Tensor:
-    """Measure the accuracy, for several random cuts, without a share of each hidden layer.
-
-    What is left speaks louder, so that the sums stay as large as they were.
-    """
-    masks = []
-    for n in mlp.sizes[1:-1]:
-        order = torch.rand(cuts, n, generator=rng).argsort(dim=1).argsort(dim=1)
-        kept = (order >= round(share * n)).float()
-        masks.append(kept / kept.mean(dim=1, keepdim=True))
-    with evaluated(mlp), _multiplied(list(mlp.drops[1:]), masks):
-        return (mlp(x[None]).argmax(dim=-1) == y).double().mean(dim=1)
-
-
-def _digits_net(
-    seed: Seed, sizes: Sequence[int], *, epochs: int, keeps: tuple[float, float] = COURSE
-) -> DropoutMLP:
-    """Train a network on the embedded digits; `keeps` are for inputs and hidden units."""
-    x, y, *_ = digits()
-    rng = seed.child("init").torch()
-    mlp = DropoutMLP(sizes, keep_input=keeps[0], keep_hidden=keeps[1], rng=rng)
-    fit(
-        mlp, (x.flatten(1), y), Supervised(F.cross_entropy),
-        torch.optim.Adam(mlp.parameters(), fused=True), epochs=epochs, batch_size=128,
-        parts=[OneCycle(0.01)], seed=seed,
-    )
-    return mlp
-
-
-def _linear(weight: Tensor) -> nn.Linear:
-    layer: Any = nn.utils.skip_init(nn.Linear, weight.shape[1], len(weight), bias=False)
-    layer.weight = nn.Parameter(weight, requires_grad=False)
-    return layer

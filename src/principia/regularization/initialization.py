@@ -43,52 +43,21 @@ References:
 
 __all__ = ["initialize_", "lsuv_", "depth_profile", "product_uniform_logpdf"]
 
-import copy
-import itertools
 import math
-from collections.abc import Sequence
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
-import numpy as np
 import torch
 from jaxtyping import Float
-from scipy.special import gammaincinv
-from scipy.stats import chisquare
 from torch import Tensor, nn
-from torch.nn import functional as F
 
-from principia.gradients.depth import jacobian_spectrum
-from principia.lab import figures
-from principia.lab.claims import claim
-from principia.lab.data.handwriting import handwriting
-from principia.lab.domains import Count, Positive, Range
-from principia.lab.draws import rand, randn
+from principia.lab.domains import Count, Positive
 from principia.lab.errors import refuse
-from principia.lab.evidence import Evidence, Picture, Series
-from principia.lab.experiments import Run, at_least_goal, at_most_goal, experiment
 from principia.lab.knobs import checked
-from principia.lab.pairs import paired
-from principia.lab.relations import at_least, equal, estimates, every, identical
-from principia.lab.seeds import Seed
-from principia.lab.training import OneCycle, Supervised, accuracy, fit
-from principia.networks.activations import ACTIVATIONS
-from principia.networks.mlp import MLP, ActivationName
 
 Scheme = Literal["default", "lecun", "glorot", "he", "orthogonal"]
 Law = Literal["normal", "uniform"]
 Model = TypeVar("Model", nn.Module, Tensor)
-Form = Literal["correct", "printed"]
-Wide = Annotated[int, Range(128, 512)]
-Draws = Annotated[int, Range(50, 100)]
 LAYERS = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d)
-INPUTS = 16  # of a batch whose moments are measured; more add little, they share the weights
-CELLS = 20  # of equal probability, for the test of a law
-# by Student's t chance exceeds 5 standard errors of 50 draws once in 100,000, and less with more
-DRAWN = "of the mean over 50 or more independent draws of weights and inputs"
-LOGS = (
-    "of the logarithm of the mean, by mean and variance of the logarithms of 50 or more draws: "
-    "a product of layers is log-normal, and its plain mean hangs on rare large draws"
-)
 
 
 @checked
@@ -129,6 +98,33 @@ def initialize_(
         elif layer.bias is not None:
             nn.init.zeros_(layer.bias)
     return model
+
+
+@torch.no_grad()
+def _draw(
+    weight: Tensor, scheme: Scheme, law: Law, gain: float, rng: torch.Generator | None
+) -> None:
+    if weight.ndim < 2:
+        domain = f"weights of 2 or more dimensions with the scheme {scheme!r}"
+        hint = "A vector has no fan-in: leave it at 0, or reshape it."
+        raise refuse("initialize_", "model", domain, f"shape {tuple(weight.shape)}", hint)
+    if scheme == "orthogonal":
+        nn.init.orthogonal_(weight, gain, generator=rng)
+        return
+    n, m = weight[0].numel(), weight[:, 0].numel()
+    sigma = gain / math.sqrt({"default": 3 * n, "glorot": (n + m) / 2}.get(scheme, n))
+    if law == "normal" and scheme != "default":
+        weight.normal_(0, sigma, generator=rng)
+    else:
+        weight.uniform_(-math.sqrt(3) * sigma, math.sqrt(3) * sigma, generator=rng)
+
+
+def _layers(owner: str, model: nn.Module) -> list[Any]:
+    """List the layers with weights."""
+    found = [one for one in model.modules() if isinstance(one, LAYERS)]
+    if not found:
+        raise refuse(owner, "model", "a network with a linear or convolution layer", model)
+    return found
 
 
 @checked
@@ -237,472 +233,3 @@ def product_uniform_logpdf(z: Float[Tensor, "*B"], D: Count) -> Float[Tensor, "*
     t = -torch.where(inside, z, 0.5).log()
     density = torch.special.xlogy(t.new_tensor(D - 1), t) - math.lgamma(D)
     return torch.where(inside, density, -math.inf)
-
-
-def _layers(owner: str, model: nn.Module) -> list[Any]:
-    """List the layers with weights."""
-    found = [one for one in model.modules() if isinstance(one, LAYERS)]
-    if not found:
-        raise refuse(owner, "model", "a network with a linear or convolution layer", model)
-    return found
-
-
-@torch.no_grad()
-def _draw(
-    weight: Tensor, scheme: Scheme, law: Law, gain: float, rng: torch.Generator | None
-) -> None:
-    if weight.ndim < 2:
-        domain = f"weights of 2 or more dimensions with the scheme {scheme!r}"
-        hint = "A vector has no fan-in: leave it at 0, or reshape it."
-        raise refuse("initialize_", "model", domain, f"shape {tuple(weight.shape)}", hint)
-    if scheme == "orthogonal":
-        nn.init.orthogonal_(weight, gain, generator=rng)
-        return
-    n, m = weight[0].numel(), weight[:, 0].numel()
-    sigma = gain / math.sqrt({"default": 3 * n, "glorot": (n + m) / 2}.get(scheme, n))
-    if law == "normal" and scheme != "default":
-        weight.normal_(0, sigma, generator=rng)
-    else:
-        weight.uniform_(-math.sqrt(3) * sigma, math.sqrt(3) * sigma, generator=rng)
-
-
-@claim(control={"reach": "σ"}, source="the second moments of the two laws")
-def uniform_and_gaussian_agree(
-    seed: Seed, *, n: Annotated[int, Range(10, 2000)] = 800,
-    m: Annotated[int, Range(500, 2000)] = 1250, reach: Literal["√3 σ", "σ"] = "√3 σ",
-) -> Evidence:
-    r"""$U[-\sqrt3\sigma,\sqrt3\sigma]$ has the variance $\sigma^2$ of $N(0,\sigma^2)$."""
-    rng, parts = seed.torch(), {}
-    edges = torch.linspace(-3.5, 3.5, 71, dtype=torch.float64)
-    w = (edges[1:] + edges[:-1]) / 2
-    normal, seen = (-(w**2) / 2).exp() / math.sqrt(2 * math.pi), []
-    laws: tuple[tuple[Law, float], ...] = ("uniform", 1.8), ("normal", 3.0)  # E[w^4] / σ^4
-    for law, fourth in laws:
-        gain = 3**-0.5 if (law, reach) == ("uniform", "σ") else 1.0
-        weight = torch.empty(m, n, dtype=torch.float64)
-        drawn = initialize_(weight, "lecun", law=law, gain=gain, rng=rng).flatten() * n**0.5
-        seen.append(torch.histogram(drawn, edges, density=True).hist)
-        parts[f"variance / σ², {law}"] = estimates(
-            drawn.square().mean(), 1, error=math.sqrt((fourth - 1) / len(drawn)),
-            why="of the mean square of independent draws of a known law",
-        )
-    return every(parts).drawn(
-        Series("uniform", w, seen[0], style="steps"), Series("normal", w, seen[1]),
-        Series("N(0, σ²)", w, normal, "predicted"), x="w / σ", y="density",
-    )
-
-
-@claim(
-    control={"form": "printed"}, source="LeCun, Bottou, Orr and Mueller 1998, sec. 4.6",
-    misprint=r"$w\sim U[-\frac1{\sqrt n},\frac1{\sqrt n}]$ stabilizes the variance",
-)
-def lecun_preserves_variance(
-    seed: Seed, *, depth: Annotated[int, Range(2, 8)] = 6, width: Wide = 512,
-    draws: Draws = 50, form: Form = "correct",
-) -> Evidence:
-    r"""$w\sim U[-\sqrt{3/n},\sqrt{3/n}]$, of variance $1/n$: linear layers keep $E[z^2]$."""
-    gain = 1.0 if form == "correct" else 3**-0.5
-    return _multiplied(
-        seed.torch(), [width] * (depth + 1), "identity", draws, (1.0, 1.0),
-        scheme="lecun", law="uniform", gain=gain,
-    )
-
-
-@claim(control={"variance": "1/n"}, source="Paszke et al. 2019, nn.Linear.reset_parameters")
-def torch_default_variance(
-    seed: Seed, *, n: Annotated[int, Range(10, 2000)] = 800,
-    m: Annotated[int, Range(500, 2000)] = 1250, depth: Annotated[int, Range(2, 8)] = 6,
-    draws: Draws = 50, variance: Literal["1/(3n)", "1/n"] = "1/(3n)",
-) -> Evidence:
-    r"""`nn.Linear` starts with variance $1/(3n)$: after $L$ linear layers $3^{-L}$ is left."""
-    factor, own = 1.0 if variance == "1/n" else 1 / 3, seed.child("own")
-    with torch.random.fork_rng(devices=[]):  # torch's own start takes no generator
-        torch.manual_seed(int(own))
-        theirs = nn.Sequential(nn.Linear(n, m), nn.Conv2d(6, 40, 5))
-    ours = initialize_(copy.deepcopy(theirs), "default", rng=own.torch())
-    first, again = (nn.utils.parameters_to_vector(one.parameters()) for one in (theirs, ours))
-    squares = first[: n * m].double().square()  # the weights of nn.Linear come first
-    return every({
-        "layers": _multiplied(
-            seed.torch(), [256] * (depth + 1), "identity", draws, (factor, factor), scheme="default"
-        ),
-        "variance": estimates(
-            n * squares.mean(), factor, error=factor * math.sqrt(0.8 / len(squares)),
-            why="of the mean square of independent uniform draws",
-        ),
-        "initialize_ is torch's start": equal(
-            again, first, tol=1e-7, why="float32 rounding of the ends of the interval"
-        ),
-    })
-
-
-@claim(
-    control={"form": "printed"}, source="the variance of a sum of independent products",
-    misprint=r"inputs of standard deviation $\gamma$ give $\mathrm{Var}[(Wx)_i]=\gamma$",
-)
-def output_variance_is_input_variance(
-    seed: Seed, *, sd: Annotated[float, Range(1.5, 10)] = 3.0,
-    n: Annotated[int, Range(16, 512)] = 256, draws: Annotated[int, Range(50, 500)] = 200,
-    form: Form = "correct",
-) -> Evidence:
-    r"""Weights of variance $1/n$: outputs have the VARIANCE $\gamma$ of inputs with mean 0."""
-    rng, weight = seed.torch(), torch.empty(50, n, dtype=torch.float64)
-    spreads = sd * torch.linspace(0.25, 1, 7, dtype=torch.float64)
-    squares = torch.empty(draws, 7, dtype=torch.float64)
-    for draw in range(draws):
-        x = math.sqrt(12) * (rand(rng, 7, n) - 0.5)  # of variance 1
-        z = (spreads[:, None] * x) @ initialize_(weight, "lecun", law="uniform", rng=rng).mT
-        squares[draw] = z.square().mean(dim=1)
-    measured, error = _averaged(squares)
-    claimed = spreads**2 if form == "correct" else spreads
-    return estimates(measured[-1], claimed[-1], error=error[-1], why=DRAWN).drawn(
-        Series("measured", spreads, measured, error=5 * error),
-        Series("γ = sd²" if form == "correct" else "γ = sd", spreads, claimed, "predicted"),
-        x="standard deviation of the inputs", y="variance of the outputs",
-    )
-
-
-@claim(
-    control={"form": "printed"}, source="by induction; minus the logarithm is gamma distributed",
-    misprint=r"the density $-\log(z)^{D-1}/(D-1)!$, which is negative for odd $D$",
-)
-def product_of_uniforms(
-    seed: Seed, *, largest: Annotated[int, Range(4, 12)] = 5,
-    draws: Annotated[int, Range(10_000, 2_000_000)] = 1_000_000, form: Form = "correct",
-) -> Evidence:
-    r"""$Z=\prod_{i\le D}U_i$ has the density $(-\log z)^{D-1}/(D-1)!$, most of it near 0."""
-    rng, parts, pictures = seed.torch(), {}, []
-    nodes, weights = (torch.as_tensor(one) for one in np.polynomial.legendre.leggauss(30))
-    edges = torch.linspace(0.01, 0.99, 50, dtype=torch.float64)
-    z = (edges[1:] + edges[:-1]) / 2
-    for D in (3, 2, largest):
-        sign = -1 if form == "printed" and D % 2 else 1  # -log(z)^(D-1) as it stands
-        # cells of equal probability of t = -log z, the last one endless
-        t = torch.as_tensor(gammaincinv(D, np.linspace(0, 1, CELLS + 1)))
-        half = t[:-1].diff()[:, None] / 2
-        within = (-(t[:-2, None] + half * (1 + nodes))).exp()  # (CELLS - 1, 30), as z
-        shares = (half * sign * product_uniform_logpdf(within, D).exp() * within) @ weights
-        Z, density = rand(rng, D, draws).prod(dim=0), sign * product_uniform_logpdf(z, D).exp()
-        counts = torch.bucketize(-Z.log(), t[1:-1]).bincount(minlength=CELLS)
-        seen = torch.histogram(Z, edges).hist / (draws * 0.02)
-        pictures += [Series(f"{D} factors", z, seen), Series(f"D = {D}", z, density, "predicted")]
-        parts |= {
-            f"density, D = {D}": at_least(density, 0.0, why="a density is never negative"),
-            f"cells, D = {D}": identical(shares, torch.full_like(shares, 1 / CELLS)),
-            f"draws, D = {D}": at_least(
-                chisquare(counts.numpy()).pvalue, 1e-6,
-                why="a chi-square test of independent draws in equal cells, at the level 1e-6",
-            ),
-        }
-    return every(parts).drawn(*pictures, x="z", y="density")
-
-
-@claim(control={"scheme": "lecun"}, source="Glorot and Bengio 2010, eq. 12")
-def glorot_compromise(
-    seed: Seed, *, n: Annotated[int, Range(20, 300)] = 200,
-    m: Annotated[int, Range(400, 1000)] = 800, same: Annotated[int, Range(20, 500)] = 500,
-    draws: Annotated[int, Range(50, 400)] = 200,
-    scheme: Literal["glorot", "lecun"] = "glorot",
-) -> Evidence:
-    r"""Variance $2/(n+m)$: factors $2n/(n+m)$ forward and $2m/(n+m)$ back; 1 only if $n=m$."""
-    return every({
-        f"{b} x {a}": _multiplied(
-            seed.child(b).torch(), [a, b], "identity", draws, (2 * a / (a + b), 2 * b / (a + b)),
-            scheme=scheme, law="uniform",
-        )
-        for a, b in ((n, m), (same, same))
-    })
-
-
-@claim(control={"scheme": "lecun"}, source="He, Zhang, Ren and Sun 2015, sec. 2.2")
-def he_keeps_second_moment(
-    seed: Seed, *, depth: Annotated[int, Range(2, 20)] = 20, width: Wide = 256,
-    draws: Draws = 50, scheme: Literal["he", "lecun"] = "he",
-) -> Evidence:
-    r"""ReLU layers with variance $2/n$ keep $E[h^2]$: half of each symmetric $z$ survives."""
-    return _multiplied(
-        seed.torch(), [width] * (depth + 1), "relu", draws, (1.0, 1.0), scheme=scheme, law="uniform"
-    )
-
-
-@claim(control={"activation": "sigmoid"}, source="LeCun, Bottou, Orr and Mueller 1998, sec. 4.4")
-def tanh_fits_the_assumption(
-    seed: Seed, *, depth: Annotated[int, Range(2, 20)] = 8,
-    width: Annotated[int, Range(32, 128)] = 64, draws: Annotated[int, Range(50, 500)] = 100,
-    activation: Literal["tanh", "sigmoid"] = "tanh",
-) -> Evidence:
-    r"""Activations that start with mean 0 keep it with tanh; the logistic function breaks it."""
-    sizes, start = [width] * (depth + 1), {"scheme": "lecun", "law": "uniform"}
-    measured, error = _averaged(_profiles(seed.torch(), sizes, activation, draws, start)[0])
-    return estimates(measured, 0, error=error, why=DRAWN).drawn(
-        Series("measured", range(depth + 1), measured, error=5 * error),
-        Series("assumed", [0, depth], [0, 0], "predicted"), x="layer", y="mean activation",
-    )
-
-
-@claim(
-    control={"form": "printed"}, source="W'W = I; for the uniform law Mezzadri 2007",
-    misprint=r"orthogonal matrices have eigenvalues $\pm1$",
-)
-def orthogonal_spectrum(
-    seed: Seed, *, half: Annotated[int, Range(2, 30)] = 6,
-    matrices: Annotated[int, Range(50, 500)] = 100, form: Form = "correct",
-) -> Evidence:
-    r"""Orthogonal matrices: singular values 1, eigenvalues ON the unit circle, rarely real."""
-    rng, W = seed.torch(), torch.empty(matrices, 2 * half, 2 * half, dtype=torch.float64)
-    for one in W:
-        initialize_(one, "orthogonal", rng=rng)
-    values = torch.linalg.eigvals(W)
-    nearest = values.real.sign() if form == "printed" else values / values.abs()
-    real = (values.imag.abs() < 1e-8).double().sum(dim=1)
-    turn, shown = torch.linspace(0, 2 * math.pi, 100), values[:40].flatten()
-    return every({
-        "eigenvalues": equal(
-            (values - nearest).abs(), 0, tol=1e-10, why="rounding of the eigenvalue solver"
-        ).drawn(
-            Series("eigenvalues", shown.real, shown.imag),
-            Series("unit circle", turn.cos(), turn.sin(), "predicted"), x="real", y="imaginary",
-        ),
-        "singular values": equal(
-            torch.linalg.svdvals(W), 1, tol=1e-10, why="rounding of the decomposition"
-        ),
-        # of an even size: none if the determinant is 1, both +1 and -1 if it is -1
-        "real ones of a matrix": estimates(
-            real.mean(), 1, error=matrices**-0.5,
-            why="of the mean of 0 or 2, for determinants 1 and -1 are equally likely",
-        ),
-    })
-
-
-@claim(
-    control={"form": "printed"}, source="W'W = I",
-    misprint=r"$W/\sqrt m\sim\mathrm{Unif}(O(m))$, so that $W^\top W=mI$",
-)
-def orthogonal_preserves_norm(
-    seed: Seed, *, depth: Annotated[int, Range(2, 100)] = 30,
-    width: Annotated[int, Range(2, 200)] = 6, form: Form = "correct",
-) -> Evidence:
-    r"""$W^\top W=I$ gives $\Vert Wx\Vert=\Vert x\Vert$ through any depth, forward and back."""
-    rng, gain = seed.torch(), 1.0 if form == "correct" else math.sqrt(width)
-    net = _stack([width] * (depth + 1), "identity")
-    initialize_(net, "orthogonal", gain=gain, rng=rng)
-    states = [randn(rng, INPUTS, width).requires_grad_()]
-    for layer in net:
-        states.append(layer(states[-1]))
-    gradients = torch.autograd.grad(states[-1], states, randn(rng, INPUTS, width))
-    # (depth + 1, INPUTS): of every input by itself; each layer has an activation behind it
-    there, back = (
-        torch.stack([one.detach().norm(dim=1) for one in ones[::2]])
-        for ones in (states, gradients)
-    )
-    there, back = there / there[0], back / back[-1]
-    layers, why = range(depth + 1), "float64 rounding, layer by layer"
-    return every({
-        "forward": equal(there, 1, tol=1e-10, why=why).drawn(
-            Series("longest", layers, there.amax(dim=1)),
-            Series("shortest", layers, there.amin(dim=1)),
-            Series("kept", [0, depth], [1, 1], "predicted"),
-            x="layer", y="length, of the input = 1", log="y",
-        ),
-        "back": equal(back, 1, tol=1e-10, why=why),
-    })
-
-
-@claim(control={"scheme": "lecun"}, source="Saxe, McClelland and Ganguli 2014, sec. 3")
-def dynamical_isometry(
-    seed: Seed, *, depth: Annotated[int, Range(10, 100)] = 30,
-    width: Annotated[int, Range(16, 128)] = 64,
-    scheme: Literal["orthogonal", "lecun"] = "orthogonal",
-) -> Evidence:
-    r"""From orthogonal starts all singular values of a deep linear net's Jacobian are 1."""
-    rng, net = seed.torch(), _stack([width] * (depth + 1), "identity")
-    values, gaussian = (
-        jacobian_spectrum(initialize_(net, name, rng=rng), randn(rng, width)).detach()
-        for name in (scheme, "lecun")
-    )
-    number, why = range(1, width + 1), "float64 rounding, layer by layer"
-    condition = equal(values[0] / values[-1], 1, tol=1e-8, why=why, detail="condition number")
-    return every({"spread": condition, "size": equal(values, 1, tol=1e-8, why=why)}).drawn(
-        Series("measured", number, values), Series("isometry", number, values**0, "predicted"),
-        Series("normal weights of the same variance", number, gaussian, "other"),
-        x="number of the singular value", y="singular value", log="y",
-    )
-
-
-@claim(control={"start": "random"}, source="by symmetry; Rumelhart, Hinton and Williams 1986")
-def equal_start_stays_equal(
-    seed: Seed, *, width: Annotated[int, Range(2, 100)] = 16,
-    value: Annotated[float, Range(0.01, 0.5)] = 0.1, steps: Annotated[int, Range(10, 500)] = 100,
-    start: Literal["constant", "random"] = "constant",
-) -> Evidence:
-    r"""Hidden units that start with equal weights have equal gradients: they never differ."""
-    rng, spreads = seed.torch(), []
-    mlp = MLP([5, width, width, 3], activation="tanh", rng=rng).double()
-    for parameter in mlp.parameters() if start == "constant" else ():
-        nn.init.constant_(parameter, value)
-    x, y = randn(rng, 50, 5), randn(rng, 50, 3)
-    sgd = torch.optim.SGD(mlp.parameters(), lr=0.8 / width)  # equal units add up in the curvature
-    for _ in range(steps):
-        sgd.zero_grad()
-        F.mse_loss(mlp(x), y).backward()
-        sgd.step()
-        units = [mlp.layers[0].weight, mlp.layers[1].weight, mlp.layers[2].weight.mT]
-        spreads.append(max(float((one - one[0]).detach().abs().max()) for one in units))
-    why = "the same sums; a matrix product may add those of its last rows in another order"
-    return equal(spreads, 0, tol=1e-10, why=why).drawn(
-        Series("measured", range(1, steps + 1), spreads, style="line"),
-        Series("equal", [1, steps], [0, 0], "predicted"),
-        x="step", y="largest difference between hidden units",
-    )
-
-
-@claim(control={"rescale": False}, source="Mishkin and Matas 2016, alg. 1")
-def lsuv_unit_variance(
-    seed: Seed, *, depth: Annotated[int, Range(2, 30)] = 10,
-    width: Annotated[int, Range(16, 256)] = 64, activation: ActivationName = "gelu",
-    rescale: bool = True,
-) -> Evidence:
-    r"""Rescaled one after the other, layers have outputs of variance 1, whatever is between."""
-    rng = seed.torch()
-    mlp = MLP([width] * (depth + 1), activation=activation, rng=rng).double()
-    x = 3 * randn(rng, 200, width) + 1
-    lsuv_(mlp, x, rng=rng) if rescale else initialize_(mlp, "orthogonal", rng=rng)
-    pairs = zip(mlp.layers, mlp.activations(x), strict=False)  # no layer takes the last output
-    variances = torch.stack([layer(one).detach().var(correction=0) for layer, one in pairs])
-    return identical(variances, torch.ones(depth)).drawn(
-        Series("measured", range(1, depth + 1), variances),
-        Series("rescaled", [1, depth], [1, 1], "predicted"),
-        x="layer", y="variance of its outputs", log="y",
-    )
-
-
-@experiment(
-    reaches={
-        "he_accuracy": at_least_goal(0.95), "default_accuracy": at_most_goal(0.2),
-        "orthogonal_accuracy": at_least_goal(0.95), "gain_low": at_least_goal(0.5),
-    },
-    floor={
-        "gain": at_least_goal(0.5), "he_accuracy": at_least_goal(0.8),
-        "orthogonal_accuracy": at_least_goal(0.8), "default_accuracy": at_most_goal(0.2),
-    },
-    source="He et al. 2015, fig. 3: 30 layers learn from variance 2/n and stall from Xavier's, "
-    "which has no goal here; at full budget the rate rises and falls, for 3 epochs to suffice",
-)
-def deep_relu(
-    run: Run, *, pairs: Annotated[int, Range(2, 10)] = 3,
-    lr: Annotated[float, Range(0.001, 0.1)] = 0.01,
-) -> None:
-    """Trains a plain ReLU network of 30 layers on MNIST, or of 20 on 8 x 8 digits when quick.
-
-    Quick, it takes 15 epochs of gradient descent at a constant rate. At full budget there are only
-    3 epochs, in which the rate rises to twice as much and falls to 0 (one cycle), for all starts;
-    Glorot's is among them, as in the paper, and nothing is asked of it.
-
-    Args:
-        pairs: How often the starts are compared.
-        lr: Learning rate of plain gradient descent.
-    """
-    x, y, x_test, y_test = handwriting(run)
-    # ReLU layers draw inputs together that are not centered, until the last ones cannot tell them
-    center, scale = x.mean(), x.std()
-    x, x_test = ((one.flatten(1) - center) / scale for one in (x, x_test))
-    depth, width, batch_size, epochs = (30, 160, 64, 3) if run.full else (20, 64, 32, 15)
-    sizes = [x.shape[1], *[width] * (depth - 1), 10]
-    found: dict[str, list[float]] = {"he": [], "default": [], "orthogonal": []}
-    if run.full:
-        found["glorot"] = []
-    for pair, scheme in itertools.product(range(pairs), found):
-        seed = run.seed.child(f"pair {pair}")
-        mlp = _started(sizes, scheme, x, seed)
-        trained = fit(
-            mlp, (x, y), Supervised(F.cross_entropy), torch.optim.SGD(mlp.parameters(), lr=lr),
-            epochs=epochs, batch_size=batch_size, validation=(x_test, y_test),
-            parts=[OneCycle(2 * lr, rise=0.1)] if run.full else [],
-            metrics={"accuracy": accuracy}, seed=seed, run=run, name=f"{scheme}_{pair}",
-        )
-        found[scheme].append(trained.history[-1]["validation_accuracy"])
-        if scheme == "he":
-            run.keep(mlp)
-    gain = paired(found["he"], found["default"])
-    run.record(**{f"{scheme}_accuracy": sum(one) / len(one) for scheme, one in found.items()})
-    run.record(**gain.metrics("gain"))
-    run.figure("pairs", gain.figure("test accuracy", ("torch's start", "He's start")))
-    profiles = {
-        scheme: depth_profile(_started(sizes, scheme, x, run.seed), x[:256], rng=run.seed.torch())
-        for scheme in ("default", "lecun", "glorot", "he", "orthogonal", "lsuv")
-    }
-    for place, name, what in ((1, "forward", "signal"), (2, "backward", "gradient")):
-        lines = (Series(one, range(depth + 1), profiles[one][place], "other") for one in profiles)
-        picture = Picture(tuple(lines), "layer", f"second moment of the {what}", "y")
-        run.figure(name, figures.draw(picture))
-
-
-def _started(sizes: Sequence[int], scheme: str, x: Tensor, seed: Seed) -> MLP:
-    """Build a network with a start; orthogonal weights get the gain of rectifiers."""
-    rng = seed.child("start").torch()
-    mlp = MLP(sizes, rng=rng)
-    if scheme == "lsuv":
-        lsuv_(mlp, x[:256], rng=rng)
-        return mlp
-    gain = math.sqrt(2) if scheme == "orthogonal" else None
-    return initialize_(mlp, scheme, gain=gain, rng=rng)  # type: ignore[arg-type]
-
-
-def _stack(sizes: Sequence[int], activation: str) -> nn.Sequential:
-    """Stack layers without biases, in float64, whose weights nobody has drawn yet."""
-    layers: list[nn.Module] = []
-    for n, m in itertools.pairwise(sizes):
-        layers.append(nn.utils.skip_init(nn.Linear, n, m, bias=False, dtype=torch.float64))
-        layers.append(ACTIVATIONS[activation].module())
-    return nn.Sequential(*layers)
-
-
-def _profiles(
-    rng: torch.Generator, sizes: Sequence[int], activation: str, draws: int, start: dict[str, Any]
-) -> Float[Tensor, "3 R L1"]:
-    """Profile as many draws of all weights, each with new inputs."""
-    net, profiles = _stack(sizes, activation), []
-    for _ in range(draws):
-        x = randn(rng, INPUTS, sizes[0])
-        profiles.append(torch.stack(depth_profile(initialize_(net, rng=rng, **start), x, rng=rng)))
-    return torch.stack(profiles, dim=1)
-
-
-def _averaged(samples: Float[Tensor, "R K"]) -> tuple[Float[Tensor, " K"], Float[Tensor, " K"]]:
-    """Average independent rows, and give the standard errors of the averages."""
-    return samples.mean(dim=0), samples.std(dim=0) / math.sqrt(len(samples))
-
-
-def _multiplied(
-    rng: torch.Generator, sizes: Sequence[int], activation: str, draws: int,
-    factors: tuple[float, float], **start: Any,
-) -> Evidence:
-    """State by which factors layers multiply second moments, of signals and of gradients."""
-    _, forward, backward = _profiles(rng, sizes, activation, draws, start)
-    layers, parts = torch.arange(len(sizes)), {}
-    for name, moments, factor in (
-        ("forward", forward, factors[0]), ("back", backward.flip(1), factors[1])
-    ):
-        logs, error = _log_averaged(moments / moments[:, :1])
-        predicted = math.log(factor) * layers.double()
-        parts[f"{name}, logarithm"] = estimates(
-            logs[-1], predicted[-1], error=error[-1], why=LOGS
-        ).drawn(
-            Series("measured", layers, logs.exp(), error=5 * error * logs.exp()),
-            Series("predicted", layers, predicted.exp(), "predicted"),
-            x="layers passed", y=f"second moment, {name}", log="y",
-        )
-        # sharper: what a layer does, whatever the layers before it made of the signal
-        mean, error = _averaged((moments[:, 1:] / moments[:, :-1]).mean(dim=1, keepdim=True))
-        parts[f"{name}, a layer"] = estimates(mean[0], factor, error=error[0], why=DRAWN)
-    return every(parts)
-
-
-def _log_averaged(
-    samples: Float[Tensor, "R K"]
-) -> tuple[Float[Tensor, " K"], Float[Tensor, " K"]]:
-    """Estimate the logarithms of the means of log-normal samples, and their standard errors."""
-    logs, count = samples.log(), len(samples)
-    spread = logs.var(dim=0)
-    error = (spread / count + spread**2 / (2 * (count - 1))).sqrt()
-    return logs.mean(dim=0) + spread / 2, error

@@ -46,6 +46,8 @@ def show(key: str) -> None:
     page = catalog.page(key, "show")
     text = page.text
     say(text.title, style="bold")
+    for file in page.files:
+        say(f"    {file}", style="dim")
     say()
     say(prose_to_unicode(_unwrapped(text.story)))
     for formula in text.formulas:
@@ -169,7 +171,7 @@ def doctor() -> int:
     broken = 0
     for page in pages:
         try:
-            page.load()
+            page.load_all()
         except Exception as error:
             broken += 1
             rows.append((page.key, f"cannot be imported: {type(error).__name__}: {error}"))

@@ -18,6 +18,7 @@ from principia.lab.domains import Maybe
 from principia.lab.errors import UsageError
 from principia.lab.experiments import Run
 from principia.lab.knobs import REQUIRED, Knob, knobs_of, settings
+from principia.lab.rooms import page_key
 from principia.lab.training.parts import Part
 
 __all__ = ["Offer", "added_parts", "of_parts", "offers", "part", "settings_with_parts"]
@@ -40,7 +41,7 @@ class Offer:
     @property
     def page(self) -> str:
         """The key of the page that declares it."""
-        return "/".join(self.function.__module__.split(".")[-2:])
+        return page_key(self.function.__module__)
 
     @property
     def statement(self) -> str:
@@ -88,7 +89,7 @@ def offers() -> Mapping[str, Offer]:
         if not page.part_names:
             continue
         try:
-            module = page.load()
+            module = page.load("experiments")
         except Exception as error:  # of somebody else's chapter: `principia doctor` tells it
             log.warning("%s cannot be loaded: %s: %s", page.key, type(error).__name__, error)
             continue
@@ -97,7 +98,7 @@ def offers() -> Mapping[str, Offer]:
 
 
 def _own(thing: Any, page: catalog.Page) -> bool:
-    return isinstance(thing, Offer) and thing.function.__module__ == page.module
+    return isinstance(thing, Offer) and thing.page == page.key
 
 
 def settings_with_parts(

@@ -69,7 +69,7 @@ def _import_pages() -> None:
 
     for chapter in catalog.chapters():
         for page in chapter.pages:
-            _try(page.key, page.load)
+            _try(page.key, page.load_all)
 
 
 def _draw() -> None:

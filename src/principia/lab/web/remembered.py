@@ -18,7 +18,8 @@ def remembered(page: Page, claim: str) -> Finding | None:
     """Give the last finding of a claim; None if there is none, or if its page has changed since."""
     path = cache_folder() / "evidence" / page.key / f"{claim}.json"
     try:
-        written, changed = path.stat().st_mtime_ns, page.path.stat().st_mtime_ns
+        written = path.stat().st_mtime_ns
+        changed = max(one.stat().st_mtime_ns for one in page.files)
     except OSError:
         return None
     return _read(path, written) if written > changed else None

@@ -1,0 +1,288 @@
+r"""Counting dichotomies: what is true of it, and what would refute it."""
+
+import itertools
+import math
+from fractions import Fraction
+from typing import Annotated, Literal
+
+import numpy as np
+from scipy.optimize import nnls
+
+from principia.connectionism.cover import (
+    Array,
+    cover_count,
+    cover_fraction,
+    dichotomies,
+    in_general_position,
+    labelings,
+    log_cover_fraction,
+    unit_rows,
+)
+from principia.connectionism.margin import separable
+from principia.lab.claims import claim
+from principia.lab.domains import Range
+from principia.lab.evidence import Evidence, Series
+from principia.lab.relations import equal, estimates, every, identical, never, slope, tends_to
+from principia.lab.seeds import Seed
+
+INTEGERS = "integers, compared exactly"
+
+
+@claim(
+    control={"formula": "misprint"},
+    source="Schläfli 1852; Cover 1965, function-counting theorem",
+    misprint=r"$C(s+1,n)=2\sum_{i=0}^{n}\binom{n}{i}$",
+)
+def counting(
+    seed: Seed, *, dim: Annotated[int, Range(1, 4)] = 2, largest: Annotated[int, Range(4, 8)] = 6,
+    formula: Literal["Cover", "misprint"] = "Cover",
+) -> Evidence:
+    r"""Gaussian points have $2\sum_{i=0}^{n-1}\binom{s-1}{i}$ dichotomies; 5 of them in 3-D, 22."""
+    rng = seed.numpy()
+    cases = [*((s, dim) for s in range(4, largest + 1)), (5, 3), (7, 4)]
+    predicted = [cover_count(s, n) for s, n in cases]
+    if formula == "misprint":
+        predicted = [2 * sum(math.comb(n, i) for i in range(n + 1)) for _, n in cases]
+    return every(_counted([rng.normal(size=case) for case in cases], predicted))
+
+
+def _counted(sets: list[Array], predicted: list[int], *, bias: bool = False) -> dict[str, Evidence]:
+    """State how many dichotomies there are, and that linear programs find the same labelings."""
+    counts, wrong, total = [], 0, 0
+    for X in sets:
+        found = {tuple(row) for row in dichotomies(X, bias=bias).tolist()}
+        counts.append(len(found))
+        for y in labelings(len(X))[::2]:  # a labeling and its negative go together
+            feasible = separable(X, y, bias=bias)[0]
+            wrong += (feasible != (tuple(y) in found)) + (feasible != (tuple(-y) in found))
+            total += 2
+    sizes = [len(X) for X in sets]
+    number = equal(counts, predicted, tol=0, why=INTEGERS).drawn(
+        Series("dichotomies", sizes, counts),
+        Series("predicted", sizes, predicted, role="predicted", style="points"),
+        x="points s", y="dichotomies",
+    )
+    return {"number": number, "by LP": never(wrong, of=total, why="a labeling is feasible or not")}
+
+
+@claim(control={"formula": "homogeneous"}, source="Cover 1965, for the points (x, 1)")
+def counting_with_bias(
+    seed: Seed, *, dim: Annotated[int, Range(1, 3)] = 2, largest: Annotated[int, Range(4, 8)] = 6,
+    formula: Literal["affine", "homogeneous"] = "affine",
+) -> Evidence:
+    r"""With a bias the sum goes up to $n$: 4, 5, 6 points in the plane have 14, 22, 32."""
+    rng, sizes = seed.numpy(), range(4, largest + 1)
+    predicted = [cover_count(s, dim, bias=formula == "affine") for s in sizes]
+    counted = _counted([rng.normal(size=(s, dim)) for s in sizes], predicted, bias=True)
+    shares = [count / 2**s for count, s in zip(predicted, sizes, strict=True)]
+    logs = [log_cover_fraction(s, dim, bias=True) for s in sizes]
+    fractions = [cover_fraction(s, dim, bias=True) for s in sizes]
+    return every(
+        {**counted, "share": identical(fractions, shares), "log": identical(np.exp(logs), shares)}
+    )
+
+
+@claim(control={"on_a_line": 3}, source="Cover 1965; Zaslavsky 1975")
+def general_position_needed(
+    seed: Seed, *, points: Annotated[int, Range(6, 12)] = 8,
+    dim: Annotated[int, Range(2, 5)] = 3, on_a_line: Annotated[int, Range(1, 6)] = 1,
+) -> Evidence:
+    r"""Points in general position have $C(s,n)$ dichotomies; one dependent $n$-set costs two."""
+    rng = seed.numpy()
+    general, flat, twice = rng.normal(size=(3, 20, points, dim))
+    general[:, 1:on_a_line] = general[:, :1] * rng.normal(size=(20, on_a_line - 1, 1))
+    # n of the points in a hyperplane through 0, and two of them on a line through 0
+    flat[:, dim - 1] = (rng.normal(size=(20, dim - 1, 1)) * flat[:, : dim - 1]).sum(axis=1)
+    twice[:, 1] = twice[:, 0] * rng.normal(size=(20, 1))
+    expected = {
+        "general position": (general, cover_count(points, dim)),
+        # the two rays where the n hyperplanes meet each lose one cell
+        "n points in a hyperplane": (flat, cover_count(points, dim) - 2),
+        "two points on a line": (twice, cover_count(points - 1, dim)),
+    }
+    parts = {
+        name: equal([len(dichotomies(X)) for X in sets], count, tol=0, why=INTEGERS)
+        for name, (sets, count) in expected.items()
+    }
+    told = [bool(in_general_position(X)) for sets in (general, flat, twice) for X in sets]
+    wrong = np.array(told) != np.repeat([True, False, False], 20)
+    return every({**parts, "the test tells them apart": never(wrong, why="yes or no")})
+
+
+@claim(control={"on_the_line": 1}, source="Cover 1965, proof of the function-counting theorem")
+def recursion(
+    seed: Seed, *, largest: Annotated[int, Range(5, 150)] = 60,
+    on_the_line: Annotated[int, Range(1, 4)] = 2,
+) -> Evidence:
+    r"""$C(s+1,n)=C(s,n)+C(s,n-1)$ with $C(1,n)=C(s,1)=2$ gives the closed form."""
+    row, wrong = [on_the_line] + [2] * (largest - 1), 0  # C(1, n) for n = 1, 2, ...
+    for s in range(1, largest + 1):
+        wrong += sum(count != cover_count(s, n) for n, count in enumerate(row, start=1))
+        row = [on_the_line, *(here + lower for lower, here in itertools.pairwise(row))]
+    return never(wrong, of=largest**2, why=INTEGERS)
+
+
+@claim(control={"extra": 1}, source="Cover 1965")
+def shattering(
+    seed: Seed, *, dim: Annotated[int, Range(1, 7)] = 5, extra: Annotated[int, Range(0, 3)] = 0
+) -> Evidence:
+    r"""$C(s,n)=2^s$, so that every labeling is realized, if and only if $s\le n$."""
+    rng = seed.numpy()
+    sets = [rng.normal(size=(s, dim)) for s in range(1, dim + extra + 1)]
+    grid = itertools.product(range(1, 61), repeat=2)
+    wrong = sum((cover_count(s, n) == 2**s) != (s <= n) for s, n in grid)
+    counted = _counted(sets, [2 ** len(X) for X in sets])
+    return every({**counted, "formula": never(wrong, of=3600, why=INTEGERS)})
+
+
+@claim(control={"extra": 2}, source="Cover 1965")
+def half_at_twice_dimension(
+    seed: Seed, *, largest: Annotated[int, Range(2, 400)] = 200,
+    extra: Annotated[int, Range(0, 10)] = 0,
+) -> Evidence:
+    r"""Exactly half of all labelings of $2n$ points are dichotomies: $C(2n,n)/2^{2n}=\frac12$."""
+    dims = range(1, largest + 1)
+    exact = [Fraction(cover_count(2 * n + extra, n), 2 ** (2 * n + extra)) for n in dims]
+    floats = [cover_fraction(2 * n + extra, n) for n in dims]
+    logs = [log_cover_fraction(2 * n + extra, n, complement=bool(n % 2)) for n in dims]
+    wanted = [float(1 - one if n % 2 else one) for n, one in zip(dims, exact, strict=True)]
+    return every(
+        {
+            "rational": never(
+                sum(one != Fraction(1, 2) for one in exact), of=largest, why=INTEGERS
+            ),
+            "binomial law": identical(floats, [float(one) for one in exact]),
+            "logarithm": identical(np.exp(logs), wanted),
+        }
+    )
+
+
+@claim(
+    control={"rate": "1"},
+    source="Chernoff 1952, whose bound on a binomial tail has the right exponent",
+    misprint=r"$1-O(e^{-n})$ below and $O(e^{-n})$ above, for every ratio $s/n$",
+)
+def fraction_rate(
+    seed: Seed, *, below: Annotated[float, Range(1.05, 1.6)] = 1.5,
+    above: Annotated[float, Range(2.5, 6)] = 3.0, rate: Literal["KL", "1"] = "KL",
+) -> Evidence:
+    r"""At $s=\alpha n$ the small side decays as $e^{-c(\alpha)n}$, and $c\to0$ as $\alpha\to2$."""
+    sizes = np.arange(200, 3201, 200)
+    parts = {}
+    for alpha in (below, above):
+        expected = _rate(alpha) if rate == "KL" else 1.0
+        decay = [_small_side(alpha, n) for n in sizes.tolist()]
+        parts[f"s = {alpha:g} n"] = slope(
+            sizes, decay, expected, tol=0.02 * expected, log="",
+            why="2 %: the factor 1/sqrt(n) of the tail adds log(n)/2, at most 1 % of the slope",
+            labels=("dimension n", "-log of the small side"),
+        )
+    gaps, n = np.array([0.5, 0.2, 0.1, 0.05, 0.02, 0.01]), 20_000
+    slopes = [(_small_side(2 - gap, 2 * n) - _small_side(2 - gap, n)) / n for gap in gaps]
+    parts["rate near 2"] = tends_to(
+        gaps, slopes, 0.0, tol=1e-4, labels=("2 - s/n", "rate"), log="xy",
+        why="c = (2 - s/n)²/4 = 2.5e-5 at the last, and log(2)/2n = 1.7e-5 of the factor 1/sqrt(n)",
+    )
+    return every(parts)
+
+
+def _rate(alpha: float) -> float:
+    """Give the rate of decay at s = alpha n, in nats per dimension."""
+    p = 1 / alpha
+    return alpha * (p * math.log(2 * p) + (1 - p) * math.log(2 * (1 - p)))
+
+
+def _small_side(alpha: float, n: int) -> float:
+    """Give -log of the share of dichotomies above s = 2n, of the missing ones below."""
+    return -log_cover_fraction(round(alpha * n), n, complement=alpha < 2)
+
+
+@claim(
+    control={"trend": "falls"},
+    source="Cover 1965",
+    misprint="past twice the dimension a steep decrease in the number of classifications",
+)
+def number_still_grows(
+    seed: Seed, *, dim: Annotated[int, Range(2, 50)] = 10,
+    trend: Literal["grows", "falls"] = "grows",
+) -> Evidence:
+    r"""Past $s=2n$ the share of labelings falls, but the number of dichotomies keeps growing."""
+    sizes = range(2 * dim, 4 * dim + 1)
+    numbers = [cover_count(s, dim) for s in sizes]
+    points = seed.numpy().normal(size=(12, 3))
+    counted = [len(dichotomies(points[:s])) for s in range(6, 13)]
+    up = trend == "grows"
+    return every(
+        {
+            f"the number {trend}": never(
+                sum((a < b) != up for a, b in itertools.pairwise(numbers)), of=2 * dim, why=INTEGERS
+            ).drawn(
+                Series("number C(s, n)", sizes, [float(one) for one in numbers]),
+                x="points s", y=f"dichotomies in {dim} dimensions", log="y",
+            ),
+            f"counted in three dimensions it {trend}": never(
+                sum((a < b) != up for a, b in itertools.pairwise(counted)), of=6, why=INTEGERS
+            ),
+            "the share falls": never(  # C(s + 1) / 2^(s + 1) < C(s) / 2^s
+                sum(b >= 2 * a for a, b in itertools.pairwise(numbers)), of=2 * dim, why=INTEGERS
+            ),
+        }
+    )
+
+
+@claim(control={"labels": "teacher"}, source="Cover 1965, for random labels")
+def capacity_in_practice(
+    seed: Seed, *, dim: Annotated[int, Range(2, 20)] = 10,
+    problems: Annotated[int, Range(100, 2000)] = 200,
+    labels: Literal["random", "teacher"] = "random",
+) -> Evidence:
+    r"""Random labels on random points are separable with probability $C(s,n)/2^s$."""
+    rng = seed.numpy()
+    sizes = [round(ratio * dim) for ratio in (1.4, 1.8, 2.0, 2.2, 2.6)]
+    shares = []
+    for s in sizes:
+        X = rng.normal(size=(problems, s, dim))
+        y = rng.choice([-1.0, 1.0], size=(problems, s))
+        if labels == "teacher":
+            y = np.sign(X @ rng.normal(size=dim))
+        shares.append(one_sided(y[..., None] * X).mean())
+    chance = np.array([cover_fraction(s, dim) for s in sizes])
+    error = np.sqrt(chance * (1 - chance) / problems)
+    return estimates(
+        shares, chance, error=error, why=f"a share of {problems} independent problems"
+    ).drawn(
+        Series("separable", sizes, shares, error=5 * error),
+        Series("C(s, n) / 2^s", sizes, chance, role="predicted"),
+        x="points s", y="probability",
+    )
+
+
+def one_sided(labeled: Array) -> Array:
+    """Tell which of many sets of points yx (k, s, n) lie on one side of a hyperplane through 0.
+
+    Gordan: they do unless 0 is a convex combination of them, and nonnegative least squares finds
+    the one nearest to 0, fifty times faster than a linear program of this size.
+    """
+    k, s, n = labeled.shape
+    columns = np.concatenate([unit_rows(labeled), np.ones((k, s, 1))], axis=2).transpose(0, 2, 1)
+    target = np.append(np.zeros(n), 1.0)
+    return np.array([nnls(one, target, maxiter=30 * s)[1] > 1e-8 for one in columns])
+
+
+@claim(control={"first": 1}, source="the binomial theorem at 1 + 1")
+def binomial_sum(
+    seed: Seed, *, largest: Annotated[int, Range(1, 400)] = 200,
+    first: Annotated[int, Range(0, 1)] = 0,
+) -> Evidence:
+    r"""$\sum_{i=0}^n\binom{n}{i}=2^n$, which makes $C(n+1,n+1)=2^{n+1}$."""
+    dims = range(largest + 1)
+    sums = [sum(math.comb(n, i) for i in range(first, n + 1)) for n in dims]
+    return every(
+        {
+            "sum": never(sum(sums[n] != 2**n for n in dims), of=largest + 1, why=INTEGERS),
+            "dichotomies": never(
+                sum(cover_count(n + 1, n + 1) != 2 * 2**n for n in dims), of=largest + 1,
+                why=INTEGERS,
+            ),
+        }
+    )

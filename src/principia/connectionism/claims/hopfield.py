@@ -1,0 +1,405 @@
+r"""The Hopfield network: what is true of it, and what would refute it."""
+
+import itertools
+import math
+from typing import Annotated, Literal
+
+import numpy as np
+import torch
+from scipy import integrate, special, stats
+from torch import Tensor
+
+from principia.connectionism.hopfield import (
+    Hopfield,
+    crosstalk,
+    flip_probability,
+    is_memorized,
+    mean_field_overlap,
+    overlap,
+)
+from principia.lab.claims import claim
+from principia.lab.data.synthetic import random_signs
+from principia.lab.domains import Fraction, Range
+from principia.lab.evidence import Evidence, Series
+from principia.lab.relations import (
+    at_least,
+    at_most,
+    equal,
+    estimates,
+    every,
+    follows,
+    identical,
+    never,
+    slope,
+)
+from principia.lab.seeds import Seed
+
+
+@claim(
+    control={"order": "sync"},
+    source="Hopfield 1982",
+    misprint="updated synchronously or asynchronously, the net reaches a fixed point",
+)
+def energy_never_rises(
+    seed: Seed, *, n: Annotated[int, Range(2, 60)] = 30, nets: Annotated[int, Range(1, 20)] = 5,
+    order: Literal["async", "sync"] = "async",
+) -> Evidence:
+    r"""No asynchronous update raises the energy, so that every run ends in a fixed point."""
+    rng, limit = seed.torch(), 100
+    paths, runs, gaps = [], [], []
+    for number in range(nets):
+        net = Hopfield(n)
+        net.W, net.b = _random_couplings(rng, n), torch.randn(n, generator=rng)
+        states = random_signs(rng, 20, n)
+        orders = [seed.child(number).torch() for _ in range(2)]  # the same for both ways
+        run = net.recall(states, order=order, max_sweeps=limit, rng=orders[0])
+        path = run.energies.T  # (updates + 1, states)
+        if order == "async":  # watch every single update on the way
+            walk = [states]
+            for _ in range(int(run.sweeps.max())):
+                for unit in torch.randperm(n, generator=orders[1]).split(1):
+                    walk.append(net.update(walk[-1], unit))
+            path = net.energy(torch.stack(walk))
+        paths.append(path)
+        runs.append(run.sweeps)
+        gaps += [path[-1] - net.energy(run.states), run.energies[:, -1] - path[-1]]
+    pair = Hopfield(2)
+    pair.W = torch.tensor([[0.0, -1.0], [-1.0, 0.0]])
+    runs.append(pair.recall(torch.ones(1, 2), order=order, max_sweeps=limit).sweeps)
+    rises = torch.cat([path.diff(dim=0).flatten() for path in paths])
+    first = [Series(f"state {k}", range(len(paths[0])), paths[0][:, k], "other") for k in range(5)]
+    return every(
+        {
+            "no update raises the energy": at_most(
+                rises, 0, slack=1e-10, why="a theorem; rounding of sums of n² terms"
+            ).drawn(*first, x="updates (first net)", y="energy"),
+            "every run ends": never(torch.cat(runs) == limit, why="energies fall, finitely many"),
+            "recall takes the same way": identical(torch.cat(gaps), torch.zeros(40 * nets)),
+        }
+    )
+
+
+def _random_couplings(rng: torch.Generator, n: int) -> Tensor:
+    square = torch.randn(n, n, generator=rng, dtype=torch.float64)
+    return (square + square.T).fill_diagonal_(0)
+
+
+@claim(control={"diagonal": True}, source="Hopfield 1982")
+def field_rule(
+    seed: Seed, *, n: Annotated[int, Range(5, 150)] = 60, s: Annotated[int, Range(2, 100)] = 20,
+    states: Annotated[int, Range(10, 500)] = 200, diagonal: bool = False,
+) -> Evidence:
+    r"""$\mathrm{sgn}(H_i)$ is the $X_i$ of least energy when $w_{ii}=0$: n terms instead of n²."""
+    rng = seed.torch()
+    net = Hopfield(n).store(random_signs(rng, s, n), zero_diagonal=not diagonal)
+    net.b = 0.1 * torch.randn(n, generator=rng)
+    x = random_signs(rng, states, n)
+    up = x.repeat(n, 1, 1)  # (n, states, n): unit i of the i-th copy is set to +1
+    up[torch.arange(n), :, torch.arange(n)] = 1
+    down = up.clone()
+    down[torch.arange(n), :, torch.arange(n)] = -1
+    gain = (net.energy(down) - net.energy(up)).T  # (states, n)
+    chosen = net.recall(x, order="sync", max_sweeps=1).states
+    pairs = -torch.einsum("bi,ij,bj->b", x, net.W.triu(1), x) + x @ net.b
+    return every(
+        {
+            "sign of the field": never(
+                (torch.sign(gain) != chosen)[gain.abs() > 1e-9], why="a theorem, ties aside"
+            ),
+            "energy, pair by pair": identical(net.energy(x), pairs),
+        }
+    )
+
+
+@claim(
+    control={"diagonal": True},
+    source="Hertz, Krogh and Palmer 1991, ch. 2",
+    misprint=r"$W=\frac1n\sum_tx^tx^{t\top}$, although $w_{ii}=0$ is required",
+)
+def hebb_zero_diagonal(
+    seed: Seed, *, n: Annotated[int, Range(50, 600)] = 400, s: Annotated[int, Range(5, 100)] = 40,
+    nets: Annotated[int, Range(50, 500)] = 100, diagonal: bool = False,
+) -> Evidence:
+    r"""With $w_{ii}=0$ the mean of $x_iC_i$ is 0 and bits flip as often as theory says."""
+    rng = seed.torch()
+    means, rates = [], []
+    for _ in range(nets):
+        x = random_signs(rng, s, n)
+        net = Hopfield(n).store(x, zero_diagonal=not diagonal)
+        own = 1 if diagonal else (n - 1) / n  # what the pattern itself adds to its field
+        means.append((x * net.field(x) - own).mean())
+        rates.append((net.recall(x, order="sync", max_sweeps=1).states != x).double().mean())
+    return every(
+        {
+            "mean crosstalk": _estimated(torch.stack(means), 0.0, "mean over independent nets"),
+            "flips": _estimated(
+                torch.stack(rates), flip_probability(n, s), "rate over independent nets", s * n
+            ),
+        }
+    )
+
+
+def _estimated(values: Tensor, expected: float, why: str, cases: int = 0) -> Evidence:
+    """State that the mean of independent values estimates what is expected.
+
+    If they are rates of rare events among `cases`, none may have happened: the error is then that
+    of the expected count, which no sample shows.
+    """
+    rare = math.sqrt(expected / (len(values) * cases)) if cases else 0.0
+    return estimates(values.mean(), expected, error=max(_error(values), rare), why=why)
+
+
+def _error(values: Tensor) -> float:
+    """Estimate the standard error of the mean."""
+    return float(values.std()) / math.sqrt(len(values))
+
+
+@claim(control={"chance": 0.7}, source="Hertz, Krogh and Palmer 1991, ch. 2")
+def crosstalk_gaussian(
+    seed: Seed, *, n: Annotated[int, Range(50, 300)] = 200, s: Annotated[int, Range(5, 40)] = 20,
+    nets: Annotated[int, Range(200, 1500)] = 1000, chance: Annotated[float, Range(0, 1)] = 0.5,
+) -> Evidence:
+    r"""For random patterns $C\approx N(0,s/n)$; its exact variance is $(s-1)(n-1)/n^2$."""
+    drawn = torch.rand(nets, s, n, generator=seed.torch()) < chance
+    x = torch.where(drawn, 1.0, -1.0).double()
+    talk = crosstalk(x)
+    variance = (s - 1) * (n - 1) / n**2
+    return every(
+        {
+            "law": follows(
+                talk[:, 0, 0] / math.sqrt(variance), stats.norm(),
+                why="one bit a net: independent draws of a sum of (s-1)(n-1) signs",
+            ),
+            "mean": _estimated((x * talk).mean(dim=(1, 2)), 0.0, "mean over independent nets"),
+            "variance": _estimated(
+                talk.square().mean(dim=(1, 2)), variance, "mean square over independent nets"
+            ),
+        }
+    )
+
+
+@claim(
+    control={"factor": False},
+    source="Hertz, Krogh and Palmer 1991, ch. 2",
+    misprint=r"$\int_1^\infty e^{-nz^2/2s}dz$ without the factor $\sqrt{n/2\pi s}$",
+)
+def flip_probability_claim(
+    seed: Seed, *, n: Annotated[int, Range(50, 500)] = 200, s: Annotated[int, Range(5, 50)] = 20,
+    nets: Annotated[int, Range(50, 600)] = 400, factor: bool = True,
+) -> Evidence:
+    r"""$P(-x_iC_i\ge1)=\sqrt{\frac n{2\pi s}}\int_1^\infty e^{-nz^2/2s}dz$, an error function."""
+    tail = integrate.quad(lambda z: math.exp(-n * z * z / 2 / s), 1, math.inf, epsabs=0)
+    integral = tail[0]
+    if factor:
+        integral *= math.sqrt(n / (2 * math.pi * s))
+    x = random_signs(seed.torch(), nets, s, n)
+    field = x * (n - 1) + (n * crosstalk(x)).round()  # n times the field, in integers
+    wrong = torch.where(field >= 0, 1, -1) != x
+    rates = wrong.double().mean(dim=(1, 2))
+    return every(
+        {
+            "integral": equal(
+                integral / flip_probability(n, s, exact=False), 1.0, tol=1e-7,
+                why="a ratio, as both may be tiny; the quadrature's relative error is 1e-8",
+            ),
+            "measured": _estimated(
+                rates, flip_probability(n, s), "rate over independent nets", s * n
+            ),
+            "memorized": never(
+                is_memorized(x) != ~wrong.any(-1), why="a pattern is fixed iff no bit is wrong"
+            ),
+        }
+    )
+
+
+@claim(
+    control={"rule": "two-sided"},
+    source="by construction",
+    misprint=r"we require $\vert C_i\vert<1$",
+)
+def stability_is_one_sided(
+    seed: Seed, *, n: Annotated[int, Range(10, 200)] = 100,
+    s: Annotated[int, Range(20, 500)] = 60, rule: Literal["one-sided", "two-sided"] = "one-sided",
+) -> Evidence:
+    r"""A stored bit is stable iff $x_iC_i\ge-(n-1)/n$ (at equality iff it is +1)."""
+    x = random_signs(seed.torch(), s, n)
+    talk = crosstalk(x)
+    against = -(n * x * talk).round()  # integers: equality is exact
+    predicted = (against < n - 1) | ((against == n - 1) & (x > 0))
+    if rule == "two-sided":
+        predicted = talk.abs() < 1
+    net = Hopfield(n).store(x)
+    stable = net.recall(x, order="sync", max_sweeps=1).states == x
+    reason = "an identity in integers; sgn(0) = +1 decides at equality"
+    return every(
+        {
+            "stable bits": never(predicted != stable, why=reason).drawn(
+                Series("stable", (x * talk)[0], stable[0]),
+                Series("predicted", (x * talk)[0], predicted[0], "predicted", "points"),
+                x="xᵢCᵢ (first pattern)", y="stable: 1, not: 0",
+            ),
+            "field = own share + crosstalk": identical(net.field(x), (n - 1) / n * x + talk),
+        }
+    )
+
+
+@claim(control={"excess": 1.5}, source="Amit, Gutfreund and Sompolinsky 1985")
+def retrieval_overlap(
+    seed: Seed, *, n: Annotated[int, Range(1000, 3000)] = 2000,
+    recalled: Annotated[int, Range(20, 100)] = 60,
+    excess: Annotated[float, Range(0.1, 2)] = 1.0,
+) -> Evidence:
+    r"""The overlap after recall follows the mean-field $m(\alpha)$ below the critical load."""
+    loads = (0.05, 0.10, 0.12)
+    found = [end_overlaps(seed, n, excess * load, recalled) for load in loads]
+    shares = [float((one > 0.8).double().mean()) for one in found]
+    # a finite net may lose a pattern altogether: it is left out, unless most are lost
+    kept = [one[one > 0.8] if p > 0.5 else one for one, p in zip(found, shares, strict=True)]
+    means = [float(one.mean()) for one in kept]
+    errors = [_error(one) for one in kept]
+    return every(
+        {
+            "overlap": estimates(
+                means, [mean_field_overlap(load) for load in loads], error=errors, bias=2 / n,
+                why="mean over the patterns kept; a finite net is not finer than one bit, 2/n",
+            ).drawn(
+                Series("recalled", [excess * load for load in loads], means, error=errors),
+                overlap_curve(0.15), x="load α = s/n", y="overlap m",
+            ),
+            "patterns kept": at_least(shares, 0.9, why="all of them as n grows; n is finite"),
+        }
+    )
+
+
+def end_overlaps(seed: Seed, n: int, load: float, count: int) -> Tensor:
+    """Fill a net, start it at some of its patterns and measure the overlaps where it ends."""
+    rng = seed.child(f"{n} units, load {load}").torch()
+    patterns = random_signs(rng, round(load * n), n)
+    net = Hopfield(n, dtype=torch.float32).store(patterns)  # the same signs, faster
+    states = net.recall(patterns[:count], rng=rng).states
+    return overlap(states, patterns[:count])
+
+
+def overlap_curve(largest: float) -> Series:
+    """Draw the mean-field overlap up to a load, with the jump between two close loads."""
+    loads = sorted([largest * k / 50 for k in range(2, 51)] + [0.1379, 0.13791])
+    return Series("mean field", loads, [mean_field_overlap(load) for load in loads], "predicted")
+
+
+@claim(control={"feedback": 0.0}, source="Amit, Gutfreund and Sompolinsky 1985")
+def critical_load(seed: Seed, *, feedback: Fraction = 1.0) -> Evidence:
+    r"""The mean-field equations lose retrieval at $\alpha_c=0.138$, where still $m=0.967$."""
+    low, high = 0.01, 1.0
+    while high - low > 1e-6:
+        middle = (low + high) / 2
+        low, high = (middle, high) if _iterated(middle, feedback)[0] > 0.5 else (low, middle)
+    loads = np.array([0.01, 0.03, 0.05, 0.08, 0.1, 0.12, 0.13, 0.137, 0.139, 0.2, 0.5])
+    m, r = np.array([_iterated(load, feedback) for load in loads]).T
+    C = np.sqrt(2 / (np.pi * loads * r)) * np.exp(-(m**2) / (2 * loads * r))
+    sides = np.concatenate([special.erf(m / np.sqrt(2 * loads * r)), (1 - C) ** -2.0])
+    solved = [mean_field_overlap(float(load)) for load in loads]
+    half = "half a unit of the last published digit"
+    root = "m has a square root at the critical load: 1e-6 of load move it by 1e-3"
+    return every(
+        {
+            "load": equal(low, 0.138, tol=5e-4, why=half),
+            "overlap": equal(_iterated(low, feedback)[0], 0.967, tol=3e-3, why=root),
+            "equations": identical(np.concatenate([m, r]), sides),
+            "solver": identical(solved, m).drawn(
+                Series("iterated", loads, m), Series("solved", loads, solved, "predicted"),
+                x="load α", y="overlap m",
+            ),
+        }
+    )
+
+
+def _iterated(load: float, feedback: float) -> tuple[float, float]:
+    r"""Iterate the mean-field equations from a perfect overlap until nothing changes: m and r.
+
+    The one for r is iterated as $\sqrt{\alpha r}=\sqrt\alpha+C\sqrt{\alpha r}$, which never jumps.
+    """
+    m, width = 1.0, math.sqrt(load)
+    for _ in range(100_000):  # at a critical point it would crawl for ever
+        before, amplified = m, math.sqrt(2 / math.pi) * math.exp(-m * m / (2 * width**2))
+        m = math.erf(m / (math.sqrt(2) * width))
+        width = math.sqrt(load) + feedback * amplified
+        if abs(m - before) < 1e-15:
+            break
+    return m, width**2 / load
+
+
+@claim(control={"load": 0.18}, source="Amit, Gutfreund and Sompolinsky 1985", headline=True)
+def phase_transition(
+    seed: Seed, *, load: Annotated[float, Range(0.02, 0.25)] = 0.12,
+    n: Annotated[int, Range(500, 3000)] = 1500, recalled: Annotated[int, Range(10, 50)] = 30,
+) -> Evidence:
+    r"""Memory survives up to a load of 0.138 patterns a unit; above, it collapses at once."""
+    loads = [load * ratio for ratio in (0.5, 0.75, 1.0, 1.25, 1.5, 1.75)]
+    found = [end_overlaps(seed, n, one, recalled) for one in loads]
+    means = [float(one.mean()) for one in found]
+    return at_least(
+        means[2], 0.95, why="mean field: 0.967 or more below the critical load; less finite size"
+    ).drawn(
+        Series("recalled", loads, means, error=[_error(one) for one in found]),
+        overlap_curve(loads[-1]), x="load α = s/n", y="overlap after recall",
+    )
+
+
+@claim(
+    control={"logarithm": "binary"},
+    source="McEliece, Posner, Rodemich and Venkatesh 1987",
+    misprint=r"$s\le n/(2\log_2n)$ as the capacity",
+)
+def capacity_constant(
+    seed: Seed, *, longest: Annotated[int, Range(100, 5000)] = 600,
+    logarithm: Literal["natural", "binary"] = "natural",
+) -> Evidence:
+    r"""$s=cn/\ln n$ patterns: wrong bits of one vanish iff $c<\frac12$, of all iff $c<\frac14$."""
+    lengths = np.linspace(50, longest, 24)  # ln n
+    unit = math.log(2) if logarithm == "binary" else 1.0  # n / log2(n) = ln(2) n / ln(n)
+    # wrong bits are n P(flip), or n s P(flip); the Gaussian tail exp(-z²/2)/z gives a root of ln n
+    one = lengths + special.log_ndtr(-np.sqrt(lengths / (unit / 2))) + np.log(lengths) / 2
+    many = 2 * lengths + special.log_ndtr(-np.sqrt(lengths / (unit / 4))) + np.log(lengths) / 2
+    n, s = 10**6, round(unit * 10**6 / (2 * math.log(10**6)))
+    reason = "the Gaussian tail's next term, c/ln n, has slope c/2500 at most"
+    labels = ("ln n", "ln of expected wrong bits, less powers of ln n")
+    return every(
+        {
+            "one pattern": slope(lengths, one, 0.0, tol=0.01, why=reason, log="", labels=labels),
+            "all patterns": slope(lengths, many, 0.0, tol=0.01, why=reason, log=""),
+            "its logarithm": identical(
+                math.log(flip_probability(n, s, exact=False)), special.log_ndtr(-math.sqrt(n / s))
+            ),
+        }
+    )
+
+
+@claim(control={"bias": 0.5}, source="Hertz, Krogh and Palmer 1991, ch. 2")
+def inverse_and_mixtures(
+    seed: Seed, *, n: Annotated[int, Range(500, 2000)] = 1000,
+    s: Annotated[int, Range(3, 8)] = 5, bias: Annotated[float, Range(0, 2)] = 0.0,
+) -> Evidence:
+    r"""If $b=0$, $-x$ is fixed with $x$, and so is the spurious $\mathrm{sgn}(x^1+x^2+x^3)$."""
+    rng = seed.torch()
+    x = random_signs(rng, s, n)
+    net = Hopfield(n).store(x)
+    net.b = torch.full((n,), bias)
+    triples = torch.tensor(list(itertools.combinations(range(s), 3)))
+    mixtures = torch.sign(x[triples].sum(1))
+    starts = torch.cat([x, mixtures, random_signs(rng, 50, n)])
+    ends = net.recall(starts, rng=rng).states
+
+    def moves(states: Tensor) -> Tensor:
+        return (states * net.field(states) < -1e-9).any(1)  # ties aside
+
+    small = "crosstalk of sd sqrt(s/n) beside fields of size 1"
+    return every(
+        {
+            "patterns are fixed": never(net.recall(x).sweeps, of=s, why=small),
+            "their negatives are": never(moves(-x), why="a symmetry, H(-x) = -H(x)"),
+            "every fixed point's negative is": never(moves(-ends), why="the same symmetry"),
+            "mixtures are fixed": at_least(
+                1 - moves(mixtures).double().mean(), 0.95, why=f"{small}, the weakest 1/2"
+            ),
+        }
+    )

@@ -1,0 +1,280 @@
+r"""Margin and version space: what is true of it, and what would refute it."""
+
+from typing import Annotated, Literal
+
+import numpy as np
+from scipy.linalg import null_space
+
+from principia.connectionism.margin import (
+    SOLVED,
+    Array,
+    MaxMargin,
+    VersionSpace,
+    geometric_margin,
+    separable,
+    separates,
+    signed_distance,
+)
+from principia.connectionism.perceptron import Perceptron, mistake_bound
+from principia.lab.claims import claim
+from principia.lab.data.synthetic import separable_points
+from principia.lab.domains import Range
+from principia.lab.estimators import fit_quietly
+from principia.lab.evidence import Evidence, Series
+from principia.lab.relations import at_least, at_most, equal, estimates, every, identical, never
+from principia.lab.seeds import Seed
+
+NEAR_MARGIN = "w with a margin of (1 - d) times the largest has a cosine above 1 - d with the best"
+
+
+@claim(control={"normalized": False}, source="Hesse normal form")
+def hesse_distance(
+    seed: Seed, *, dim: Annotated[int, Range(2, 100)] = 5,
+    points: Annotated[int, Range(10, 5000)] = 500, normalized: bool = True,
+) -> Evidence:
+    r"""$(w\cdot x+b)/\Vert w\Vert$ is the signed length of the shortest way to the hyperplane."""
+    rng = seed.numpy()
+    w, b = 3 * rng.normal(size=dim), float(rng.normal())
+    X = rng.normal(size=(points, dim))
+    X[0] = 0  # the origin, at b / |w|
+    foot, largest = rng.normal(size=dim), np.abs(w).argmax()
+    foot[largest] -= (w @ foot + b) / w[largest]  # some point of the hyperplane
+    basis = null_space(w[None])  # (dim, dim - 1)
+    inside = np.linalg.lstsq(basis, (X - foot).T, rcond=None)[0]
+    lengths = np.linalg.norm((X - foot).T - basis @ inside, axis=0)
+    measured = signed_distance(X, w, b) if normalized else X @ w + b
+    return identical(measured, np.sign(X @ w + b) * lengths)
+
+
+@claim(control={"sign_of_zero": 1}, source="by definition of the margin")
+def margin_sign(
+    seed: Seed, *, points: Annotated[int, Range(1000, 1_000_000)] = 100_000,
+    dim: Annotated[int, Range(1, 20)] = 3, sign_of_zero: Annotated[int, Range(-1, 1)] = 0,
+) -> Evidence:
+    r"""A point is classified right, $f(x)=y$, exactly if $\gamma(x,y)>0$, with sign(0) = 0."""
+    rng = seed.numpy()
+    # small integers are exact in float64, so that many points lie exactly on the hyperplane
+    X, y = rng.integers(-5, 6, size=(points, dim)), rng.choice([-1, 1], size=points)
+    w, b = rng.integers(-3, 4, size=dim), int(rng.integers(-2, 3))
+    w[0] = 1  # so that there always are some
+    scores = X @ w + b
+    f = np.where(scores == 0, sign_of_zero, np.sign(scores))
+    return never((f == y) != (y * signed_distance(X, w, b) > 0), why="a definition: no exception")
+
+
+@claim(control={"kind": "functional"}, source="by construction")
+def margin_scale_free(
+    seed: Seed, *, scales: Annotated[int, Range(3, 500)] = 50,
+    dim: Annotated[int, Range(1, 100)] = 10,
+    kind: Literal["geometric", "functional"] = "geometric",
+) -> Evidence:
+    r"""The margin of $(cw,cb)$ is that of $(w,b)$ for every $c>0$."""
+    rng = seed.numpy()
+    X, y, _ = separable_points(rng, 100, dim, 0.1)
+    w, b = rng.normal(size=dim), float(rng.normal())
+    factors = np.logspace(-6, 6, scales)
+    if kind == "geometric":
+        margins = [geometric_margin(c * w, c * b, X, y) for c in factors]
+    else:
+        margins = [float((y * (X @ (c * w) + c * b)).min()) for c in factors]
+    return identical(margins, np.full(scales, geometric_margin(w, b, X, y))).drawn(
+        Series(f"{kind} margin", factors, margins), x="scale c", y="margin", log="x",
+    )
+
+
+@claim(control={"model": "perceptron"}, source="Boser, Guyon and Vapnik 1992")
+def max_margin_unique(
+    seed: Seed, *, problems: Annotated[int, Range(1, 25)] = 8,
+    points: Annotated[int, Range(10, 500)] = 60, dim: Annotated[int, Range(2, 30)] = 5,
+    model: Literal["max margin", "perceptron"] = "max margin",
+) -> Evidence:
+    r"""The hyperplane of largest margin is unique: two solvers, any order and start, one answer."""
+    rng = seed.numpy()
+    cosines = []
+    for _ in range(problems):
+        X, y, target = separable_points(rng, points, dim, 0.1)
+        X += rng.normal() * target
+        if model == "perceptron":
+            fits = [Perceptron(shuffle=True, random_state=k).fit(X, y) for k in range(6)]
+        else:
+            fits = [MaxMargin(random_state=k).fit(X, y) for k in range(3)]
+            fits += [MaxMargin(solver="slsqp", random_state=k).fit(X, y) for k in range(3)]
+        planes = np.array([np.append(one.coef_, one.intercept_) for one in fits])
+        planes /= np.linalg.norm(planes, axis=1, keepdims=True)
+        cosines.append(planes[1:] @ planes[0])
+    return at_least(np.ravel(cosines), 1.0, slack=SOLVED, why=f"a theorem; {NEAR_MARGIN}")
+
+
+@claim(control={"champion": "averaged perceptron"}, source="by definition of the maximum")
+def max_margin_best(
+    seed: Seed, *, problems: Annotated[int, Range(1, 50)] = 6,
+    samples: Annotated[int, Range(10, 1000)] = 100, dim: Annotated[int, Range(1, 10)] = 3,
+    champion: Literal["max margin", "averaged perceptron"] = "max margin",
+) -> Evidence:
+    r"""No separator has a larger margin than $\gamma_{MM}$: no perceptron, LP or random one."""
+    rng = seed.numpy()
+    names = ("max margin", "averaged perceptron", "perceptron", "linear program")
+    margins = []
+    for _ in range(problems):
+        X, y, target = separable_points(rng, 40, dim, 0.1)
+        X += rng.normal() * target
+        fits = [one.fit(X, y) for one in (MaxMargin(), Perceptron(average=True), Perceptron())]
+        _, w, b = separable(X, y)
+        members = VersionSpace(X, y).sample(samples, rng)
+        W = np.vstack([*(one.coef_ for one in fits), w, members[0]])
+        B = np.concatenate([*(one.intercept_ for one in fits), [b], members[1]])
+        margins.append([geometric_margin(W[k], float(B[k]), X, y) for k in range(len(B))])
+    table = np.array(margins)  # (problems, 4 + samples)
+    best = np.broadcast_to(table[:, [names.index(champion)]], table.shape)
+    ranks, some = np.arange(1, problems + 1), table[:, 4:44]
+    by_name = [Series(one, ranks, table[:, k], "other", "points") for k, one in enumerate(names)]
+    return every(
+        {
+            "largest margin": at_least(
+                best, table, slack=SOLVED * table.max(),
+                why="a maximum, which the solver may miss by 1e-6",
+            ).drawn(
+                Series("random separators", np.repeat(ranks, some.shape[1]), some.ravel()),
+                *by_name, x="problem", y="margin",
+            ),
+            "perceptron, program and samples separate": never(
+                table[:, 2:] <= 0, why="members of the version space have a margin above 0"
+            ),
+        }
+    )
+
+
+@claim(control={"drop": "one support vector"}, source="Boser, Guyon and Vapnik 1992")
+def support_vectors_decide(
+    seed: Seed, *, problems: Annotated[int, Range(2, 50)] = 10,
+    points: Annotated[int, Range(20, 500)] = 100, dim: Annotated[int, Range(1, 30)] = 5,
+    drop: Literal["all others", "one support vector"] = "all others",
+) -> Evidence:
+    r"""The points that touch the margin decide: without all others the solution is the same."""
+    rng = seed.numpy()
+    cosines = []
+    for _ in range(problems):
+        X, y, target = separable_points(rng, points, dim, 0.1)
+        X += rng.normal() * target
+        whole = MaxMargin().fit(X, y)
+        kept = whole.support_
+        if drop == "one support vector":
+            kept = np.delete(np.arange(points), rng.choice(whole.support_))
+        part = MaxMargin().fit(X[kept], y[kept])
+        one, two = (np.append(model.coef_, model.intercept_) for model in (whole, part))
+        cosines.append(one @ two / np.linalg.norm(one) / np.linalg.norm(two))
+    return at_least(cosines, 1.0, slack=SOLVED, why=f"a theorem; {NEAR_MARGIN}")
+
+
+@claim(control={"change": "replace"}, source="Mitchell 1982")
+def version_space_shrinks(
+    seed: Seed, *, points: Annotated[int, Range(8, 60)] = 12,
+    dim: Annotated[int, Range(1, 8)] = 2, directions: Annotated[int, Range(1000, 200_000)] = 50_000,
+    change: Literal["add", "replace"] = "add",
+) -> Evidence:
+    r"""Adding a point never enlarges the version space: $V(S\cup\{(x,y)\})\subseteq V(S)$."""
+    rng = seed.numpy()
+    X, y, _ = separable_points(rng, points, dim, 0.1)
+    # replacing keeps two points: the newest takes the place of the oldest
+    oldest = [0 if change == "add" else max(0, k - 2) for k in range(1, points + 1)]
+    spaces = [VersionSpace(X[a : k + 1], y[a : k + 1]) for k, a in enumerate(oldest)]
+    planes = rng.normal(size=(directions, dim + 1))
+    members = np.array([one.contains(planes[:, :-1], planes[:, -1]) for one in spaces])
+    volumes = np.array([one.volume(directions, seed.child("volume")) for one in spaces])
+    # exact: half of all for one point, a wedge for two
+    first, second = (one / np.linalg.norm(one) for one in spaces[1].normals)
+    exact = np.array([0.5, 0.5 - np.arccos(first @ second) / (2 * np.pi)])
+    # a third point leaves the same share of the directions and of a uniform sample
+    sampled = spaces[2].contains(*spaces[1].sample(2000, rng))
+    hits, left = members[1].sum(), (members[1] & members[2]).sum()
+    share = (left + 1) / (hits + 2)  # never 0 or 1: their standard error would be 0
+    return every(
+        {
+            "nothing enters": never(
+                members[1:] & ~members[:-1], why="a theorem, direction by direction"
+            ),
+            "volume never grows": at_most(
+                np.diff(volumes), 0.0, why="the same directions for every set: no noise"
+            ).drawn(
+                Series("share of directions", range(1, points + 1), volumes, style="line"),
+                x="points seen", y="volume of the version space",
+            ),
+            "one and two points": estimates(
+                volumes[:2], exact, error=np.sqrt(exact * (1 - exact) / directions),
+                why="of a share of independent directions",
+            ),
+            "hit-and-run is uniform": estimates(
+                sampled.mean(), left / hits,
+                error=np.sqrt(share * (1 - share) * (1 / len(sampled) + 1 / hits)),
+                why="of two shares, of chains that have forgotten their start and of directions",
+            ),
+        }
+    )
+
+
+@claim(control={"product": True}, source="Novikoff 1962; Minsky and Papert 1969")
+def separable_iff_nonempty(
+    seed: Seed, *, sets: Annotated[int, Range(10, 500)] = 100,
+    points: Annotated[int, Range(10, 100)] = 12, product: bool = False,
+) -> Evidence:
+    r"""LP feasible $\Leftrightarrow V(S)\ne\emptyset\Leftrightarrow$ the perceptron converges."""
+    rng = seed.numpy()
+    truths, verdicts = [], []
+    for one in range(sets):
+        dim, gap, shift = int(rng.integers(1, 6)), float(rng.uniform(0.4, 1)), float(rng.normal())
+        X, y, target = separable_points(rng, points, dim, gap)
+        X += shift * target
+        epochs = mistake_bound(X, y, target, -shift) + 1  # every epoch but the last has a mistake
+        if one % 2:  # the middle of two points of a class, with the other label: never separable
+            inner = X[y == 1][:2].mean(axis=0)
+            X, y = np.vstack([X, inner]), np.append(y, -1.0)
+        truths.append(one % 2 == 0)
+        verdicts.append(_verdicts(X, y, epochs))
+    corners = np.array([[0.0, 0.0], [0.0, 1.0], [1.0, 0.0], [1.0, 1.0]])
+    if product:
+        corners = np.column_stack([corners, corners.prod(axis=1)])
+    xor = _verdicts(corners, np.array([-1.0, 1.0, 1.0, -1.0]), 200)
+    return every(
+        {
+            "all agree": never(
+                np.array(verdicts) != np.array(truths)[:, None], why="a theorem: no exception"
+            ),
+            "XOR is empty": never(np.array(xor), why="a theorem: no exception"),
+        }
+    )
+
+
+def _verdicts(X: Array, y: Array, epochs: int) -> list[bool]:
+    """Ask linear program, version space and perceptron for separability, and check their proofs."""
+    space = VersionSpace(X, y)
+    found, w, b = separable(X, y)
+    model = fit_quietly(Perceptron(max_epochs=epochs, trace=True), X, y)
+    shown = bool(space.contains(model.coef_[0], float(model.intercept_[0])))
+    proved = found and bool(space.contains(w, b))
+    return [found, proved, not space.is_empty(), model.converged_, shown]
+
+
+@claim(control={"scale": 1.01}, source="by definition")
+def gamma_separation(
+    seed: Seed, *, points: Annotated[int, Range(2, 5000)] = 200,
+    dim: Annotated[int, Range(1, 100)] = 5, scale: Annotated[float, Range(0.1, 2)] = 1.0,
+) -> Evidence:
+    r"""A hyperplane $\gamma$-separates $S$ exactly if the smallest margin is $\gamma$ or more."""
+    rng = seed.numpy()
+    w, b = rng.normal(size=dim), float(rng.normal())
+    normal = w / np.linalg.norm(w)
+    y, distances = rng.choice([-1.0, 1.0], size=points), rng.uniform(0.5, 3, size=points)
+    X = rng.normal(size=(points, dim))
+    X += (y * distances - signed_distance(X, w, b))[:, None] * normal  # at known distances
+    factors = np.array([0.01, 0.5, 0.9, 0.99, 1 - 1e-9, 1 + 1e-9, 1.01, 1.1, 2, 100])
+    answers = [separates(w, b, X, y, float(c * distances.min())) for c in factors]
+    margin = geometric_margin(w, b, X, y)
+    return every(
+        {
+            "around the margin": equal(answers, factors <= 1, tol=0, why="yes or no"),
+            "margin is the smallest distance": identical(margin, distances.min()),
+            "at the margin": never(
+                not separates(w, b, X, y, scale * margin), of=1, why="a definition: no exception"
+            ),
+        }
+    )

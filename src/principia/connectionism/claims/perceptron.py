@@ -1,0 +1,249 @@
+r"""The perceptron: what is true of it, and what would refute it."""
+
+from typing import Annotated, Any, Literal
+
+import numpy as np
+from sklearn.linear_model import SGDClassifier
+
+from principia.connectionism.perceptron import Array, Perceptron, mistake_bound
+from principia.lab.claims import claim
+from principia.lab.data.synthetic import separable_points
+from principia.lab.domains import Fraction, Positive, Range
+from principia.lab.estimators import fit_quietly
+from principia.lab.evidence import Evidence, Series
+from principia.lab.relations import at_least, at_most, equal, every, identical
+from principia.lab.seeds import Seed
+
+
+@claim(control={"margin_scale": 4.0}, source="Novikoff 1962")
+def mistake_bound_claim(
+    seed: Seed, *, problems: Annotated[int, Range(50, 500)] = 200,
+    points: Annotated[int, Range(20, 2000)] = 100, margin_scale: Positive = 1.0,
+) -> Evidence:
+    r"""Without bias at most $\lfloor R^2/\gamma^2\rfloor$ mistakes are made on separable data."""
+    rng = seed.numpy()
+    mistakes, bounds = [], []
+    for _ in range(problems):
+        dim, gap = int(rng.integers(2, 51)), float(10 ** rng.uniform(-2, 0))
+        X, y, target = separable_points(rng, points, dim, gap)
+        model = Perceptron(fit_intercept=False).fit(X, y)
+        mistakes.append(model.n_mistakes_)
+        bounds.append(mistake_bound(X, y, target) // margin_scale**2)
+    return at_most(mistakes, bounds, why="a theorem: no slack").drawn(
+        Series("problems", bounds, mistakes),
+        Series("bound", sorted(bounds), sorted(bounds), role="bound"),
+        x="bound R²/γ²", y="mistakes", log="xy",
+    )
+
+
+@claim(
+    control={"strict": True},
+    source="Novikoff 1962",
+    misprint=r"converges in less than $\lfloor R^2/\gamma^2\rfloor$ steps",
+)
+def bound_is_attained(
+    seed: Seed, *, dim: Annotated[int, Range(1, 1000)] = 10, strict: bool = False
+) -> Evidence:
+    r"""The bound on the mistakes can be attained: one point up to sign, $R=\gamma$, one mistake."""
+    point = seed.numpy().normal(size=dim)
+    X, y = np.stack([point, -point]), np.array([1.0, -1.0])
+    made = Perceptron(fit_intercept=False, trace=True).fit(X, y).n_mistakes_
+    bound = mistake_bound(X, y, point)
+    if strict:
+        return at_most(made, bound - 1, why="less than the bound, in integers")
+    return equal(made, bound, tol=0, why="integers")
+
+
+@claim(control={"augmented": False}, source="Novikoff 1962, for the points (x, 1)")
+def bias_needs_augmented_radius(
+    seed: Seed, *, problems: Annotated[int, Range(10, 500)] = 200, augmented: bool = True
+) -> Evidence:
+    r"""With a learned bias the bound is the one of the points $(x,1)$, not of the raw points."""
+    rng = seed.numpy()
+    sets = [(np.array([[0.1], [-0.1]]), np.array([1.0, -1.0]), np.ones(1), 0.0)]  # R = gamma = 0.1
+    for _ in range(problems - 1):
+        dim, gap, shift = int(rng.integers(2, 51)), float(rng.uniform(0.05, 1)), rng.normal()
+        X, y, target = separable_points(rng, 100, dim, gap)
+        sets.append((X + shift * target, y, target, -shift))  # target.(x + shift target) - shift
+    mistakes, bounds = [], []
+    for X, y, target, bias in sets:
+        mistakes.append(Perceptron().fit(X, y).n_mistakes_)
+        if augmented:
+            bounds.append(mistake_bound(X, y, target, bias))
+        else:
+            margin = float((y * (X @ target + bias)).min())
+            radius = float(np.linalg.norm(X, axis=1).max())
+            bounds.append(np.floor((radius / margin) ** 2 * (1 + 1e-12)))
+    return at_most(mistakes, bounds, why="a theorem: no slack")
+
+
+@claim(control={"flip": 0.2}, source="Novikoff 1962, first lemma")
+def weights_grow_along_target(
+    seed: Seed, *, runs: Annotated[int, Range(5, 100)] = 50, flip: Fraction = 0.0
+) -> Evidence:
+    r"""After $t$ mistakes $w_t\cdot w^*\ge t\gamma$ for every separator with $\Vert w^*\Vert=1$."""
+    rng = seed.numpy()
+    progress, least = [], []
+    for _ in range(runs):
+        X, y, target = separable_points(rng, 100, int(rng.integers(2, 51)), 0.1)
+        gamma = float((y * (X @ target)).min())
+        labels = np.where(rng.random(len(y)) < flip, -y, y)
+        model = _fit_traced(X, labels)
+        progress.append(model.weights_ @ target)
+        least.append(gamma * np.arange(1, model.n_mistakes_ + 1))
+    return at_least(
+        np.concatenate(progress),
+        np.concatenate(least),
+        slack=1e-9,
+        why="a theorem; sums of up to 10^4 floats of size 10 round by 1e-9 at most",
+    ).drawn(
+        Series("w·w*", range(1, len(progress[0]) + 1), progress[0].tolist()),
+        Series("tγ", range(1, len(progress[0]) + 1), least[0].tolist(), role="bound"),
+        x="mistakes t (first run)", y="progress along the target",
+    )
+
+
+def _fit_traced(X: Array, y: Array, **settings: Any) -> Perceptron:
+    """Trace a perceptron without bias, unless told otherwise, whether it converges or not."""
+    chosen = {"fit_intercept": False, "max_epochs": 100, **settings}
+    return fit_quietly(Perceptron(trace=True, **chosen), X, y)
+
+
+@claim(control={"update": "always"}, source="Novikoff 1962, second lemma")
+def weights_grow_slowly(
+    seed: Seed, *, runs: Annotated[int, Range(5, 200)] = 50,
+    update: Literal["mistake", "always"] = "mistake",
+) -> Evidence:
+    r"""$\Vert w_t\Vert^2\le\sum\Vert x_t\Vert^2\le R^2t$ over mistakes; equality at margin 0."""
+    rng = seed.numpy()
+    norms, sums, radii = [], [], []
+    for _ in range(runs):
+        X, y, _ = separable_points(rng, 100, int(rng.integers(2, 51)), 0.1)
+        if update == "mistake":
+            model = _fit_traced(X, y)
+            used, weights = model.mistakes_, model.weights_
+        else:
+            used, weights = np.arange(len(y)), np.cumsum(y[:, None] * X, axis=0)
+        squares = (X**2).sum(axis=1)
+        norms.append((weights**2).sum(axis=1))
+        sums.append(np.cumsum(squares[used]))
+        radii.append(squares.max() * np.arange(1, len(used) + 1))
+    # orthogonal points of different lengths: every one is a mistake of margin 0, once
+    basis = np.linalg.qr(rng.normal(size=(20, 20)))[0] * rng.uniform(1, 2, size=(20, 1))
+    orthogonal = _fit_traced(basis, rng.permutation(np.repeat([1.0, -1.0], 10)))
+    attained = (orthogonal.weights_**2).sum(axis=1)
+    together = [np.concatenate(one) for one in (norms, sums, radii)]
+    rounding = 1e-9 * together[2]
+    reason = "a theorem; rounding of sums of squares, relative to R²t"
+    return every(
+        {
+            "squared norm below the sum": at_most(*together[:2], slack=rounding, why=reason).drawn(
+                Series("‖w‖²", range(1, len(norms[0]) + 1), norms[0].tolist()),
+                Series("Σ‖x‖²", range(1, len(norms[0]) + 1), sums[0].tolist(), role="bound"),
+                Series("R²t", range(1, len(norms[0]) + 1), radii[0].tolist(), role="other"),
+                x="mistakes t (first run)", y="squared norm",
+            ),
+            "sum below R²t": at_most(*together[1:], slack=rounding, why=reason),
+            "orthogonal points attain it": identical(
+                attained, np.cumsum((basis**2).sum(axis=1)[orthogonal.mistakes_])
+            ),
+        }
+    )
+
+
+@claim(control={"outside": 1.0}, source="by construction")
+def weights_in_span(
+    seed: Seed, *, dim: Annotated[int, Range(20, 500)] = 60,
+    points: Annotated[int, Range(5, 15)] = 15, outside: Annotated[float, Range(0, 10)] = 0.0,
+) -> Evidence:
+    r"""Weights that start in the span of the points stay there: mistakes add nothing but points."""
+    rng = seed.numpy()
+    X, y, _ = separable_points(rng, points, dim, 0.1)
+    basis = np.linalg.qr(X.T)[0]  # (dim, points), orthonormal
+    away = rng.normal(size=dim)
+    away -= basis @ (basis.T @ away)
+    start = X.T @ rng.normal(size=points) + outside * away / np.linalg.norm(away)
+    model = Perceptron(fit_intercept=False, trace=True).fit(X, y, coef_init=start)
+    weights = np.vstack([start, model.weights_, model.coef_])
+    left = np.linalg.norm(weights - weights @ basis @ basis.T, axis=1)
+    return at_most(
+        left / np.linalg.norm(weights, axis=1), 1e-12, why="rounding of an orthonormal projection"
+    )
+
+
+@claim(control={"labels": "and"}, source="Minsky and Papert 1969; Block and Levin 1970")
+def xor_never_converges(
+    seed: Seed, *, epochs: Annotated[int, Range(20, 5000)] = 500,
+    labels: Literal["xor", "and"] = "xor",
+) -> Evidence:
+    r"""On XOR the mistakes never end, epoch after epoch, while the weights stay bounded."""
+    X = np.array([[0.0, 0.0], [0.0, 1.0], [1.0, 0.0], [1.0, 1.0]])
+    y = {"xor": np.array([-1.0, 1.0, 1.0, -1.0]), "and": np.array([-1.0, -1.0, -1.0, 1.0])}[labels]
+    model = _fit_traced(
+        X, y, max_epochs=epochs, fit_intercept=True, shuffle=True, random_state=int(seed)
+    )
+    made = np.zeros(epochs)
+    made[: model.n_epochs_] = model.epoch_mistakes_
+    norms = np.hypot(np.linalg.norm(model.weights_, axis=1), model.biases_)
+    return every(
+        {
+            "mistakes in every epoch": at_least(
+                made, 1.0, why="integers: an epoch without a mistake would end the learning"
+            ).drawn(
+                Series("mistakes", range(1, epochs + 1), made.tolist(), style="line"),
+                x="epoch", y="mistakes in the epoch",
+            ),
+            "weights stay bounded": at_most(
+                norms, 10.0, why="the cycling theorem bounds them; 80,000 epochs have reached 3"
+            ),
+        }
+    )
+
+
+@claim(
+    control={"zero": "no class"},
+    source="by construction",
+    misprint=r"the update maps 0 to +1, but accuracy is mean(sign($X\theta$) == y)",
+)
+def scoring_rule(
+    seed: Seed, *, points: Annotated[int, Range(10, 10000)] = 200,
+    zero: Literal["+1", "no class"] = "+1",
+) -> Evidence:
+    r"""Training and scoring share one rule at 0: at $\theta=0$ accuracy is the share of +1."""
+    X, y, _ = separable_points(seed.numpy(), points, 5, 0.1)
+    kept = (y == -1) | (np.arange(points) % 3 == 0)  # unequal classes: else 1 - share = share
+    X, y = X[kept], y[kept]
+    model = Perceptron(fit_intercept=False).fit(X, y)
+    model.coef_ = np.zeros_like(model.coef_)
+    reported = model.score(X, y) if zero == "+1" else np.mean(np.sign(X @ model.coef_[0]) == y)
+    return identical(reported, np.mean(y == 1))
+
+
+@claim(control={"average": True}, source="Pedregosa et al. 2011, scikit-learn")
+def equals_sklearn(
+    seed: Seed, *, points: Annotated[int, Range(50, 5000)] = 500, average: bool = False
+) -> Evidence:
+    r"""The weights, traced or not, are those of `SGDClassifier(loss="perceptron")`."""
+    rng = seed.numpy()
+    X, y, _ = separable_points(rng, points, 10, 0.02)
+    labels = rng.choice([-1.0, 1.0], size=1000)  # of no pattern: most points are mistakes
+    sets = {"separable": (X, y, 1000), "random": (rng.normal(size=(1000, 10)), labels, 5)}
+    parts = {}
+    for name, (inputs, signs, epochs) in sets.items():
+        traced, plain = (
+            fit_quietly(Perceptron(trace=trace, max_epochs=epochs), inputs, signs)
+            for trace in (True, False)
+        )
+        reference = SGDClassifier(
+            loss="perceptron", learning_rate="constant", eta0=1.0, penalty=None, shuffle=False,
+            average=average, max_iter=traced.n_epochs_, tol=None, random_state=0,
+        ).fit(inputs, signs)
+        expected = np.append(reference.coef_, reference.intercept_)
+        parts |= {
+            f"{name}, {kind}": identical(np.append(model.coef_, model.intercept_), expected)
+            for kind, model in (("traced", traced), ("not traced", plain))
+        }
+        parts[f"{name}, mistakes counted"] = equal(
+            plain.n_mistakes_, len(traced.mistakes_), tol=0, why="integers"
+        )
+    return every(parts)

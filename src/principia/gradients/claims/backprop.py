@@ -1,0 +1,266 @@
+r"""Backpropagation: what is true of it, and what would refute it."""
+
+import copy
+import functools
+import itertools
+from collections.abc import Sequence
+from typing import Annotated, Any, Literal
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+from torch.nn.utils import parameters_to_vector, vector_to_parameters
+
+from principia.gradients.backprop import (
+    LOSSES,
+    BackpropTrainer,
+    Loss,
+    backprop,
+    backward_pass,
+    error_signals,
+    forward_pass,
+    layer_jacobian,
+    loss_and_delta,
+    weight_gradients,
+)
+from principia.lab.claims import claim
+from principia.lab.domains import Choice, Range
+from principia.lab.draws import randn
+from principia.lab.evidence import Evidence, Series
+from principia.lab.relations import at_most, equal, every, identical
+from principia.lab.seeds import Seed
+from principia.networks.activations import ACTIVATIONS
+from principia.networks.mlp import MLP, ActivationName
+
+Batch = Annotated[int, Range(8, 64)]
+Width = Annotated[int, Range(2, 32)]
+Depth = Annotated[int, Range(2, 8)]
+Smooth = Literal["tanh", "sigmoid", "gelu", "softplus", "identity"]
+BENT = tuple(name for name in ACTIVATIONS if name != "identity")
+STEP = 1e-6  # of the finite differences: rounding and curvature both stay far below 1e-6
+
+
+@claim(control={"slope": "left out of δ"}, source="Rumelhart, Hinton and Williams 1986")
+def equals_autograd(
+    seed: Seed, *, depth: Annotated[int, Range(2, 10)] = 6,
+    width: Annotated[int, Range(2, 64)] = 10, batch: Batch = 16,
+    slope: Literal["kept", "left out of δ"] = "kept",
+) -> Evidence:
+    r"""The recursion gives the gradient, by $W^l$ and $b^l$, and at every layer, $\delta^l$."""
+    rng, depths, gaps, signals, quotients, bounds = seed.torch(), [], [], [], [], []
+    kinds = itertools.product(range(1, depth + 1), ("sigmoid", "tanh", "relu", "gelu"), LOSSES)
+    for layers, activation, loss in kinds:
+        sizes, out = [5, *[width] * (layers - 1), 3], activation if loss is F.mse_loss else None
+        mlp = MLP(sizes, activation=activation, out_activation=out, rng=rng).double()
+        x, y = randn(rng, batch, 5), _targets(rng, batch, loss)
+        value, found = (backprop if slope == "kept" else _slopeless)(mlp, x, y, loss)
+        exact, deltas = _by_autograd(mlp, x, y, loss)
+        depths.append(layers)
+        gaps.append(max(gap(found[name], exact[name]) for name in exact))
+        signals += map(gap, error_signals(mlp, x, y, loss), deltas)
+
+        here, ends, signs = parameters_to_vector(mlp.parameters()).detach(), [], []
+        along = randn(rng, len(here)) / width**0.5
+        for step in (STEP, -STEP):
+            vector_to_parameters(here + step * along, mlp.parameters())
+            outputs = mlp.activations(x)
+            ends.append(loss(outputs[-1], y).detach())
+            signs.append(torch.cat(outputs, dim=1) > 0)
+        if torch.equal(*signs):  # no unit crossed its kink
+            slopes = [parameters_to_vector(one.values()) for one in (found, exact)]
+            quotients.append((ends[0] - ends[1]) / (2 * STEP) - slopes[0] @ along)
+            bounds.append(1e-6 * slopes[1].norm() / width**0.5 + 2**-50 * value / STEP)
+    rounding = "float64 rounding of sums over a batch and a width, relative to the largest entry"
+    return every({
+        "gradients": at_most(gaps, 1e-12, why=rounding).drawn(
+            Series("relative difference", depths, gaps),
+            Series("rounding", [1, depth], [1e-12] * 2, "bound"),
+            x="layers", y="largest relative difference from autograd", log="y",
+        ),
+        "error signals": at_most(signals, 1e-12, why=rounding),
+        "finite differences": equal(
+            quotients, 0, tol=bounds, why="1e-6 of the gradient's length, and rounding of the loss"
+        ),
+        "BackpropTrainer": _same_descent(seed.child("steps"), width, depth, batch),
+    })
+
+
+def _targets(rng: torch.Generator, rows: int, loss: Loss) -> Tensor:
+    """Draw what a loss compares three outputs with: numbers, or classes."""
+    if loss is F.mse_loss:
+        return randn(rng, rows, 3)
+    return torch.randint(3, (rows,), generator=rng)
+
+
+@torch.no_grad()
+def _slopeless(mlp: MLP, x: Tensor, y: Tensor, loss: Loss) -> tuple[Tensor, dict[str, Tensor]]:
+    """Backpropagate without the derivatives of the activations in the error signals."""
+    outputs, slopes = forward_pass("control", mlp, x)
+    value, delta = loss_and_delta("control", loss, outputs[-1], y)
+    deltas = backward_pass(mlp, [torch.ones_like(one) for one in slopes], delta)[0]
+    pulls = [d * s for d, s in zip(deltas, slopes, strict=True)]
+    return value, weight_gradients(mlp, outputs, pulls)
+
+
+def _by_autograd(
+    mlp: MLP, x: Tensor, y: Tensor, loss: Loss
+) -> tuple[dict[str, Tensor], list[Tensor]]:
+    """Ask torch for the gradients by name and for every error signal."""
+    outputs, parameters = mlp.activations(x.clone().requires_grad_()), dict(mlp.named_parameters())
+    found = torch.autograd.grad(loss(outputs[-1], y), [*parameters.values(), *outputs])
+    return dict(zip(parameters, found, strict=False)), [*found[len(parameters) :]]
+
+
+def gap(found: Tensor, exact: Tensor) -> float:
+    """Measure the largest difference relative to the largest entry, or itself where all is 0."""
+    return float((found - exact).abs().max()) / (float(exact.abs().max()) or 1.0)
+
+
+def _same_descent(seed: Seed, width: int, depth: int, batch: int) -> Evidence:
+    """Compare a few steps with those of autograd, on a loss whose derivative is not known here."""
+    rng, loss = seed.torch(), functools.partial(F.cross_entropy, label_smoothing=0.1)
+    ours = MLP([5, *[width] * (depth - 1), 3], activation="tanh", rng=rng).double()
+    theirs, x, y = copy.deepcopy(ours), randn(rng, batch, 5), _targets(rng, batch, loss)
+    trainer = BackpropTrainer(ours, lr=0.3, loss=loss)
+    sgd = torch.optim.SGD(theirs.parameters(), 0.3)
+    for _ in range(5):
+        trainer.step(x, y)
+        sgd.zero_grad()
+        loss(theirs(x), y).backward()
+        sgd.step()
+    return identical(*(parameters_to_vector(one.parameters()) for one in (ours, theirs)))
+
+
+@claim(control={"order": "W diag(φ̇)"}, source="the chain rule")
+def layer_jacobian_claim(
+    seed: Seed, *, n: Annotated[int, Range(2, 64)] = 8, batch: Batch = 16,
+    activation: Annotated[str, Choice(("all", *BENT))] = "all",
+    order: Literal["diag(φ̇) W", "W diag(φ̇)"] = "diag(φ̇) W",
+) -> Evidence:
+    r"""A layer's Jacobian is $\partial F/\partial x=\mathrm{diag}(\dot\varphi(Wx+b))\,W$."""
+    rng, parts = seed.torch(), {}
+    x = randn(rng, batch, n)
+    for name in BENT if activation == "all" else (activation,):
+        for m in (n, n + 3):
+            W, b = randn(rng, m, n) / n**0.5, randn(rng, m) / 2
+            found = layer_jacobian(W, b, x, name)
+            if m == n and order == "W diag(φ̇)":
+                found = W * ACTIVATIONS[name].derivative(F.linear(x, W, b))[:, None]
+            layer = functools.partial(_layer, ACTIVATIONS[name].module(), b, W)
+            exact = torch.func.vmap(torch.func.jacrev(layer))(x)
+            parts[f"{name}, {m} x {n}"] = identical(found, exact)
+    return every(parts)
+
+
+def _layer(phi: nn.Module, b: Tensor, W: Tensor, x: Tensor, gain: Tensor | float = 1.0) -> Tensor:
+    return phi(F.linear(gain * x, W, b))
+
+
+@claim(
+    control={"product": "untransposed"}, source="Griewank and Walther 2008, sec. 3.2",
+    misprint=r"$\partial\ell/\partial\theta^l=\delta^l\,\partial h/\partial\theta^l$, and a ratio "
+    r"$[h^{l+1}/h^l]^\top$ in place of a Jacobian",
+)
+def transpose_needed(
+    seed: Seed, *, width: Width = 8, depth: Depth = 4, batch: Batch = 8,
+    activation: Smooth = "tanh", product: Literal["transposed", "untransposed"] = "transposed",
+) -> Evidence:
+    r"""Numerator Jacobians pull back transposed: $\delta^l=[\partial F/\partial x]^\top\delta$."""
+    mlp, x, y, layers = _square_network(seed, width, depth, batch, activation)
+    exact, deltas = _by_autograd(mlp, x, y, F.mse_loss)
+    turn = torch.adjoint if product == "transposed" else torch.clone
+    gain = torch.ones(width, dtype=x.dtype, requires_grad=True)  # parameters of a layer's inputs
+    jacobians, by_weight, by_gain, gain_exact = [], [], [], []
+    for (W, b, h), delta in zip(layers, deltas[1:], strict=True):
+        layer = functools.partial(_layer, mlp.phi, b)
+        of_parameters = torch.func.jacrev(layer, argnums=(0, 2))  # for each sample, (n, p)
+        of_W, of_gain = torch.func.vmap(of_parameters, in_dims=(None, 0, None))(W, h, gain.detach())
+        jacobians.append(turn(layer_jacobian(W, b, h, activation)))
+        by_weight.append(torch.einsum("bpi,bi->p", of_W.flatten(2).mT, delta).view_as(W))
+        by_gain.append(torch.einsum("bpi,bi->p", turn(of_gain), delta))
+        gain_exact += torch.autograd.grad(layer(W, h, gain), gain, delta)
+    return every({
+        "δ through the layers": _same_layers(_chain(jacobians, deltas[-1]), deltas),
+        "[∂F/∂θ]ᵀδ, a gain of each input": _same_layers(by_gain, gain_exact),
+        "[∂F/∂θ]ᵀδ, weights": _same_layers(by_weight, [*exact.values()][::2]),
+        "error_signals": _same_layers(error_signals(mlp, x, y, F.mse_loss), deltas),
+    })
+
+
+def _square_network(
+    seed: Seed, width: int, depth: int, batch: int, activation: str
+) -> tuple[MLP, Tensor, Tensor, list[tuple[Tensor, Tensor, Tensor]]]:
+    """Make layers from n to n units, where a wrong product still runs; list W, b, x of each."""
+    rng, sizes = seed.torch(), [width] * (depth + 1)
+    mlp = MLP(sizes, activation=activation, out_activation=activation, rng=rng).double()
+    x, y = randn(rng, 2, batch, width)
+    triples = zip(mlp.layers, mlp.activations(x), strict=False)
+    return mlp, x, y, [(one.weight.detach(), one.bias.detach(), h.detach()) for one, h in triples]
+
+
+def _same_layers(found: Sequence[Tensor], exact: Sequence[Tensor]) -> Evidence:
+    """Compare layer by layer, each at its own scale: signals may shrink on their way."""
+    scales = [one.abs().max() for one in exact]
+    return identical(*(
+        torch.cat([(one / scale).flatten() for one, scale in zip(side, scales, strict=True)])
+        for side in (found, exact)
+    ))
+
+
+def _chain(matrices: Sequence[Tensor], delta: Tensor) -> list[Tensor]:
+    r"""Multiply $\delta^L$ by one matrix a layer, and list the products, the last one first."""
+    signals = [delta]
+    for one in reversed(matrices):
+        signals.append(torch.einsum("bij,bj->bi", one, signals[-1]))
+    return signals[::-1]
+
+
+@claim(
+    control={"recursion": "transposed"}, source="Magnus and Neudecker 2019, ch. 9",
+    misprint=r"announces the denominator layout, then uses $(\partial F_i/\partial x_j)_{ij}$ and "
+    r"transposes",
+)
+def one_layout(
+    seed: Seed, *, width: Width = 8, depth: Depth = 4, batch: Batch = 8,
+    activation: Smooth = "tanh", recursion: Literal["plain", "transposed"] = "plain",
+) -> Evidence:
+    r"""With Jacobians $n\times m$, untransposed: $\delta^l=(\partial F/\partial x)\delta^{l+1}$."""
+    mlp, x, y, layers = _square_network(seed, width, depth, batch, activation)
+    deltas, numerator, denominator = _by_autograd(mlp, x, y, F.mse_loss)[1], [], []
+    for W, b, h in layers:
+        numerator.append(layer_jacobian(W, b, h, activation))
+        gradient = torch.func.vjp(functools.partial(_layer, mlp.phi, b, W), h)[1]
+        outputs = torch.eye(width, dtype=x.dtype)[:, None].expand(-1, len(h), -1)
+        denominator.append(torch.stack([gradient(one)[0] for one in outputs], dim=2))  # by columns
+    by_rows = _chain([J.mT for J in numerator], deltas[-1])
+    turn = torch.adjoint if recursion == "transposed" else torch.clone
+    by_columns = _chain([turn(D) for D in denominator], deltas[-1])
+    return every({
+        "both layouts": _same_layers(by_columns, by_rows),
+        "numerator layout and autograd": _same_layers(by_rows, deltas),
+        "one is the other transposed": _same_layers([D.mT for D in denominator], numerator),
+    })
+
+
+@claim(control={"over_batch": "sum"}, source="linearity of the derivative")
+def batch_gradient_is_mean(
+    seed: Seed, *, batch: Annotated[int, Range(2, 256)] = 30,
+    width: Annotated[int, Range(2, 64)] = 16, activation: ActivationName = "relu",
+    over_batch: Literal["mean", "sum"] = "mean",
+) -> Evidence:
+    r"""The gradient of the mean loss is the mean of the gradients of the samples."""
+    rng, parts = seed.torch(), {}
+    mlp = MLP([5, width, width, 3], activation=activation, rng=rng).double()
+    x, weights = randn(rng, batch, 5), {k: one.detach() for k, one in mlp.named_parameters()}
+    for loss in LOSSES:
+
+        def of_one(weights: Any, x: Tensor, y: Tensor, loss: Loss = loss) -> Tensor:
+            return loss(torch.func.functional_call(mlp, weights, x[None]), y[None])
+
+        y = _targets(rng, batch, loss)
+        each = torch.func.vmap(torch.func.grad(of_one), in_dims=(None, 0, 0))(weights, x, y)
+        samples = torch.cat([one.flatten(1) for one in each.values()], dim=1)  # (B, parameters)
+        joined = samples.mean(dim=0) if over_batch == "mean" else samples.sum(dim=0)
+        whole = parameters_to_vector(backprop(mlp, x, y, loss)[1].values())
+        parts[loss.__name__] = identical(whole, joined)
+    return every(parts)

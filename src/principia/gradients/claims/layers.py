@@ -1,0 +1,241 @@
+r"""Local gradients of layers: what is true of it, and what would refute it."""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Annotated, Literal
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from principia.gradients.layers import (
+    CHECKED,
+    LAYERS,
+    BroadcastAddFn,
+    ElementwiseFn,
+    LinearFn,
+    ResidualFn,
+    SoftmaxCrossEntropyFn,
+    SquaredLossFn,
+    check,
+    drawn_operands,
+)
+from principia.lab.claims import claim
+from principia.lab.domains import Choice, Range
+from principia.lab.draws import randn
+from principia.lab.evidence import Evidence, Series
+from principia.lab.relations import at_most, equal, every, identical, never
+from principia.lab.seeds import Seed
+from principia.networks.activations import ACTIVATIONS, Activation
+from principia.networks.mlp import MLP, ActivationName
+
+Batch = Annotated[int, Range(1, 64)]
+Width = Annotated[int, Range(2, 64)]
+
+
+@claim(control={"factor": 1.01}, source="Griewank and Walther 2008, ch. 3, layer by layer")
+def every_layer(
+    seed: Seed, *, layer: Annotated[str, Choice(("all", *LAYERS))] = "all",
+    factor: Annotated[float, Range(0.5, 2)] = 1.0,
+) -> Evidence:
+    r"""The backward of each layer, times 1 and nothing else, is the derivative of its forward."""
+    rng, ours, theirs, failed = seed.torch(), [], [], {}
+    for name in LAYERS if layer == "all" else (layer,):
+        row = LAYERS[name]
+        tried = replace(row, apply=lambda *given, row=row: _scaled(row.apply(*given), factor))
+        sizes = [(1, 1, 1), (2, 3, 4), (2, 5, 1), (3, 3, 3), (4, 1, 2)]
+        failed[name] = [not check(tried, row.shapes(*one), seed.child(one)) for one in sizes]
+        operands = drawn_operands(row, rng, row.shapes(5, 4, 3))
+        delta = randn(rng, *row.reference(*operands).shape)
+        ours.append(_pulled(tried.apply, operands, delta))
+        theirs.append(_pulled(row.reference, operands, delta))
+    parts = {"gradients of torch": identical(torch.cat(ours), torch.cat(theirs))}
+    if layer in ("all", "residual"):
+        x, delta = randn(rng, 2, 5, 4)
+        through = _pulled(lambda x: ResidualFn.apply(x, x.sin()), [x.requires_grad_()], delta)
+        parts["x + sin x"] = identical(through, (delta + delta * x.cos()).flatten())
+    why = f"finite differences of step {CHECKED:g} in float64 are exact to far less than that"
+    return every(parts | {f"{one}: gradcheck fails": never(fails, why=why)
+                          for one, fails in failed.items()})
+
+
+def _scaled(z: Tensor, factor: float) -> Tensor:
+    """Leave a number as it is, and multiply the gradient that comes back."""
+    return factor * z + (1 - factor) * z.detach()
+
+
+def _pulled(
+    function: Callable[..., Tensor], operands: Sequence[Tensor], delta: Tensor, *fixed: Tensor
+) -> Tensor:
+    """Pull a gradient back through a function to its operands, as one vector."""
+    leaves = [one for one in operands if one.requires_grad]
+    return _flat(torch.autograd.grad(function(*operands, *fixed), leaves, delta))
+
+
+def _flat(tensors: Sequence[Tensor]) -> Tensor:
+    return torch.cat([one.flatten() for one in tensors])
+
+
+@claim(control={"weights": "Σ x δᵀ"}, source="Rumelhart, Hinton and Williams 1986")
+def linear_layer(
+    seed: Seed, *, batch: Batch = 16, width: Width = 8,
+    weights: Literal["Σ δ xᵀ", "Σ x δᵀ"] = "Σ δ xᵀ",
+) -> Evidence:
+    r"""$z=Wx$: $\partial L/\partial W=(\partial L/\partial z)x^\top$, summed over a batch."""
+    rng = seed.torch()
+    W, b, c = randn(rng, width, width), randn(rng, width), randn(rng, width)  # square
+    x = randn(rng, batch, width)
+    operands = [one.requires_grad_() for one in (x, W, b)]
+    delta = c * torch.cos(F.linear(*operands)).detach()  # of L, the sum of c sin z
+    by_torch = _pulled(F.linear, operands, delta).split([one.numel() for one in operands])
+    by_rule = _pulled(LinearFn.apply, operands, delta).split([one.numel() for one in operands])
+    order = "bi,bj->ij" if weights == "Σ δ xᵀ" else "bj,bi->ij"
+    outer, one = torch.einsum(order, delta, x), torch.einsum(order, delta[:1], x[:1])
+    single = _pulled(lambda W: F.linear(x[:1].detach(), W), [W], delta[:1])
+    return every({
+        "W, a batch": identical(outer.flatten(), by_torch[1]),
+        "W, one sample": identical(one.flatten(), single),
+        "x": identical((delta @ W).flatten(), by_torch[0]),
+        "b": identical(delta.sum(dim=0), by_torch[2]),
+        "LinearFn": identical(torch.cat(by_rule), torch.cat(by_torch)),
+    })
+
+
+@claim(control={"at": "h"}, source="the chain rule")
+def elementwise_layer(
+    seed: Seed, *, batch: Batch = 16, width: Width = 8, f: ActivationName = "tanh",
+    at: Literal["z", "h"] = "z",
+) -> Evidence:
+    r"""$h=f(z)$: $\partial L/\partial z=\partial L/\partial h\odot f'(z)$, at the field $z$."""
+    rng, row = seed.torch(), ACTIVATIONS[f]
+    z, delta = 2 * randn(rng, batch, width), randn(rng, batch, width)
+    slope, leaf = row.derivative(z if at == "z" else row.module()(z)), [z.clone().requires_grad_()]
+    by_torch = {name: _pulled(one.module(), leaf, delta) for name, one in ACTIVATIONS.items()}
+    by_rule = [
+        _pulled(lambda z, one=one: ElementwiseFn.apply(z, one), leaf, delta)
+        for one in ACTIVATIONS.values()
+    ]
+    return every({
+        f"δ ⊙ f′({at})": identical((delta * slope).flatten(), by_torch[f]).drawn(
+            Series("gradient of torch / δ", z.flatten(), by_torch[f] / delta.flatten()),
+            Series(f"f′({at})", z.flatten().sort().values, slope.flatten()[z.flatten().argsort()],
+                   "predicted"), x="field z", y="slope",
+        ),
+        "every activation": identical(torch.cat(by_rule), torch.cat([*by_torch.values()])),
+    })
+
+
+@claim(control={"rule": "log of softmax"}, source="Bridle 1990")
+def fused_softmax(
+    seed: Seed, *, classes: Annotated[int, Range(2, 100)] = 10,
+    reach: Annotated[float, Range(10, 80)] = 60.0,
+    rule: Literal["fused", "log of softmax"] = "fused",
+) -> Evidence:
+    r"""Softmax and logarithm cancel to $p-e_y$, exact in float32 also where $p_y$ vanishes."""
+    rng, samples = seed.torch(), 32
+    z, y = randn(rng, samples, classes), torch.randint(classes, (samples,), generator=rng)
+    leaf, ones = z.clone().requires_grad_(), z.new_ones(samples)
+    separate = _pulled(lambda z: _unfused(z, y), [leaf], ones)
+    exact = z.softmax(dim=1) - F.one_hot(y, classes)
+    loss = SoftmaxCrossEntropyFn.apply if rule == "fused" else _unfused
+    reaches, errors = torch.linspace(1, reach, 30).tolist(), []
+    for far in reaches:
+        hard = far * (2 * torch.rand(samples, classes, generator=rng) - 1)  # float32
+        hard[torch.arange(samples), (y + 1) % classes] = far
+        hard[torch.arange(samples), y] = -far
+        truth = hard.double().softmax(dim=1) - F.one_hot(y, classes)
+        values = loss(hard.requires_grad_(), y)
+        (found,) = torch.autograd.grad(values, hard, torch.ones(samples))
+        gap = (found - truth).abs().amax(dim=1) / truth.abs().amax(dim=1)
+        right = F.cross_entropy(hard.detach().double(), y, reduction="none")
+        gap = torch.maximum(gap, (values.detach() / right - 1).abs())
+        errors.append(float(gap.nan_to_num(nan=math.inf).max()))  # 0 / 0 has no digit right
+    why = "rounding of float32, 6e-8, times an exponent of up to 160"
+    return every({
+        "logits ± reach, float32": at_most(errors, 1e-5, why=why).drawn(
+            Series(rule, reaches, errors), Series("allowed", [1, reach], [1e-5, 1e-5], "bound"),
+            x="logits ±", y="relative error of loss and gradient", log="y",
+        ),
+        "p - e_y": identical(exact.flatten(), separate),
+        "SoftmaxCrossEntropyFn": identical(
+            _pulled(lambda z: SoftmaxCrossEntropyFn.apply(z, y), [leaf], ones), separate
+        ),
+    })
+
+
+def _unfused(z: Tensor, y: Tensor) -> Tensor:
+    return -z.softmax(dim=1).log().gather(1, y[:, None])[:, 0]
+
+
+@claim(control={"over_axes": "mean"}, source="the chain rule: a repeated number is used many times")
+def broadcasting_sums(
+    seed: Seed, *, batch: Annotated[int, Range(2, 32)] = 6, steps: Annotated[int, Range(2, 32)] = 5,
+    width: Annotated[int, Range(2, 32)] = 4, over_axes: Literal["sum", "mean"] = "sum",
+) -> Evidence:
+    r"""The gradient of a broadcast operand is the sum over the axes along which it is repeated."""
+    rng, parts = seed.torch(), {}
+    x = randn(rng, batch, steps, width)
+    places = {
+        "a bias": ((width,), (0, 1)), "a number": ((), (0, 1, 2)), "a column": ((steps, 1), (0, 2)),
+        "a row a sample": ((batch, 1, width), (1,)), "once and for all": ((1, 1, 1), (0, 1, 2)),
+    }
+    for name, (shape, axes) in places.items():
+        a = randn(rng, *shape).requires_grad_()
+        copies = a.detach().expand_as(x).clone().requires_grad_()  # every use has its own number
+        delta = torch.cos(x + copies).detach()  # of L, the sum of sin(x + a)
+        of_copies = _pulled(torch.add, [copies], delta, x).view_as(x)
+        joined = of_copies.sum(dim=axes) if over_axes == "sum" else of_copies.mean(dim=axes)
+        by_torch = _pulled(torch.add, [a], delta, x)
+        parts[f"{name}, {over_axes}"] = identical(joined.flatten(), by_torch)
+        by_rule = _pulled(lambda a, x: BroadcastAddFn.apply(x, a), [a], delta, x)
+        parts[f"{name}, BroadcastAddFn"] = identical(by_rule, by_torch)
+    return every(parts)
+
+
+@claim(control={"value": 2.0}, source="Rockafellar 1970, sec. 23")
+def relu_at_zero(
+    seed: Seed, *, value: Annotated[float, Range(0, 2)] = 0.5, samples: Width = 32,
+    width: Width = 16,
+) -> Evidence:
+    r"""At $z=0$ each of $[0,1]$ is a subgradient of ReLU; torch takes 0; elsewhere none shows."""
+    rng, relu = seed.torch(), ACTIVATIONS["relu"]
+    chosen = {one: replace(relu, derivative=_with_slope(one)) for one in (0.0, value, 1.0)}
+    grid, zeros = torch.linspace(-3, 3, 601, dtype=torch.float64), torch.zeros(width).double()
+    delta, leaf = randn(rng, width), [zeros.requires_grad_()]
+    seen = [_pulled(lambda z, f=f: ElementwiseFn.apply(z, f), leaf, delta) for f in chosen.values()]
+    mlp = MLP([5, width, width, 3], rng=rng).double()
+    x, y, fields = randn(rng, samples, 5), randn(rng, samples, 3), []
+    gradients = {one: _of_net(mlp, f, x, y, fields) for one, f in chosen.items()}
+    by_torch = torch.autograd.grad((mlp(x) - y).square().sum() / 2, [*mlp.parameters()])
+    below = {f"slope {one:g} at 0": never(
+        grid.relu() < one * grid - 1e-12, why="a line below a convex function: a definition"
+    ).drawn(
+        Series("ReLU", grid, grid.relu(), style="line"),
+        Series(f"slope {value:g}", grid, value * grid, "bound"), x="z", y="",
+    ) for one in (value, 0.0, 1.0)}
+    exact = "the same operations on the same numbers"
+    return every(below | {
+        "torch at 0": equal(_pulled(torch.relu, leaf, delta), 0, tol=0, why="a choice of torch"),
+        "at 0 the choice shows": identical(
+            torch.cat(seen), torch.cat([one * delta for one in chosen])
+        ),
+        "fields that are 0": never(torch.cat(fields) == 0, why="of continuous data, almost surely"),
+        "gradients with 1 for 0": equal(gradients[1.0], gradients[0.0], tol=0, why=exact),
+        "gradients of torch": identical(gradients[0.0], _flat(by_torch)),
+    })
+
+
+def _with_slope(value: float) -> Callable[[Tensor], Tensor]:
+    """Give the derivative of ReLU with a chosen value at 0."""
+    return lambda z: torch.where(z == 0, value, (z > 0).to(z))
+
+
+def _of_net(mlp: MLP, relu: Activation, x: Tensor, y: Tensor, fields: list[Tensor]) -> Tensor:
+    """Compute the gradient of a network by the rules, with a ReLU; note the hidden fields."""
+    for layer in mlp.layers[:-1]:
+        fields.append(LinearFn.apply(x, layer.weight, layer.bias))
+        x = ElementwiseFn.apply(fields[-1], relu)
+    last = mlp.layers[-1]
+    loss = SquaredLossFn.apply(LinearFn.apply(x, last.weight, last.bias), y).sum()
+    return _flat(torch.autograd.grad(loss, [*mlp.parameters()]))

@@ -1,0 +1,471 @@
+r"""Matrix calculus: what is true of it, and what would refute it."""
+
+import functools
+import itertools
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Annotated, Any, Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.func import jacrev, vmap
+
+from principia.lab.claims import claim
+from principia.lab.domains import Choice, Range
+from principia.lab.draws import randn
+from principia.lab.evidence import Evidence, Series
+from principia.lab.relations import at_most, equal, every, identical, never
+from principia.lab.seeds import Seed
+from principia.mathematics.matrix_calculus import (
+    Function,
+    Rule,
+    contract,
+    in_subdifferential,
+    jacobian,
+    subgradient_method,
+    tensor_chain,
+)
+
+Dim = Annotated[int, Range(2, 15)]
+Draws = Annotated[int, Range(1, 20)]
+ROUNDING = 1e-12  # of a difference of a few numbers of size 1
+GRID = 5e-4  # between two slopes that are tried
+AUTOGRAD = "automatic differentiation"
+
+SCALAR_RULES: Mapping[str, Rule] = {  # a scalar by a vector
+    "linear": Rule(
+        r"\partial\,a^\top x=a", "x: n; a: n", lambda x, a: a @ x, lambda x, a: a),
+    "square": Rule(r"\partial\,x^\top x=2x", "x: n", lambda x: x @ x, lambda x: 2 * x),
+    "bilinear": Rule(r"\partial\,b^\top Ax=A^\top b", "x: n; A: m n; b: m",
+        lambda x, A, b: b @ A @ x, lambda x, A, b: A.mT @ b),
+    "quadratic": Rule(r"\partial\,x^\top Ax=(A+A^\top)x", "x: n; A: n n",
+        lambda x, A: x @ A @ x, lambda x, A: (A + A.mT) @ x),
+    "affine": Rule(r"\partial(Ax+b)^\top C(Dx+e)=D^\top C^\top(Ax+b)+A^\top C(Dx+e)",
+        "x: n; A: m n; b: m; C: m k; D: k n; e: k",
+        lambda x, A, b, C, D, e: (A @ x + b) @ C @ (D @ x + e),
+        lambda x, A, b, C, D, e: D.mT @ C.mT @ (A @ x + b) + A.mT @ C @ (D @ x + e)),
+    "distance": Rule(r"\partial\Vert x-b\Vert=\frac{x-b}{\Vert x-b\Vert}", "x: n; b: n",
+        lambda x, b: (x - b).norm(), lambda x, b: (x - b) / (x - b).norm()),
+    "squared_norm": Rule(r"\partial\Vert f\Vert^2=2J_f^\top f", "x: n; f: n -> m",
+        lambda x, f: f(x) @ f(x), lambda x, f: 2 * jacobian(f, x).mT @ f(x)),
+    "inner_product": Rule(r"\partial(f^\top Ag)=J_f^\top Ag+J_g^\top A^\top f",
+        "x: n; A: m k; f: n -> m; g: n -> k", lambda x, A, f, g: f(x) @ A @ g(x),
+        lambda x, A, f, g: jacobian(f, x).mT @ A @ g(x) + jacobian(g, x).mT @ A.mT @ f(x)),
+    "relu": Rule(r"\partial(b^\top x)_+=1\{b^\top x>0\}\,b", "x: n; b: n",
+        lambda x, b: (b @ x).relu(), lambda x, b: (b @ x > 0) * b),
+    "max": Rule(r"\partial\max(x)=e_{\mathrm{argmax}}", "x: n",
+        lambda x: x.max(), lambda x: (torch.arange(len(x)) == x.argmax()).to(x)),
+}
+VECTOR_RULES: Mapping[str, Rule] = {  # a vector by a vector
+    "product": Rule(r"\partial(uf)=uJ_f+f\,\nabla u^\top", "x: n; u: n ->; f: n -> m",
+        lambda x, u, f: u(x) * f(x),
+        lambda x, u, f: u(x) * jacobian(f, x) + torch.outer(f(x), jacobian(u, x))),
+    "entrywise": Rule(r"\partial(x\odot a)=\mathrm{diag}\,a", "x: n; a: n",
+        lambda x, a: x * a, lambda x, a: a.diag()),
+    "matrix": Rule(r"\partial Ax=A", "x: n; A: m n", lambda x, A: A @ x, lambda x, A: A),
+    "row_vector": Rule(r"\partial\,x^\top A=A^\top", "x: n; A: n m",
+        lambda x, A: x @ A, lambda x, A: A.mT),
+    "matrix_of_function": Rule(r"\partial(Af)=AJ_f", "x: n; A: k m; f: n -> m",
+        lambda x, A, f: A @ f(x), lambda x, A, f: A @ jacobian(f, x)),
+}
+MATRIX_RULES: Mapping[str, Rule] = {  # a scalar by a matrix
+    "matrix_bilinear": Rule(r"\partial\,a^\top Xb=ab^\top", "X: m n; a: m; b: n",
+        lambda X, a, b: a @ X @ b, lambda X, a, b: torch.outer(a, b)),
+    "transposed": Rule(r"\partial\,a^\top X^\top b=ba^\top", "X: m n; a: n; b: m",
+        lambda X, a, b: a @ X.mT @ b, lambda X, a, b: torch.outer(b, a)),
+    "gram": Rule(r"\partial\,a^\top X^\top Xb=X(ab^\top+ba^\top)", "X: m n; a: n; b: n",
+        lambda X, a, b: (X @ a) @ (X @ b),
+        lambda X, a, b: X @ (torch.outer(a, b) + torch.outer(b, a))),
+    "quadratic_by_matrix": Rule(r"\partial\,x^\top Ax/\partial A=xx^\top", "A: n n; x: n",
+        lambda A, x: x @ A @ x, lambda A, x: torch.outer(x, x)),
+    "trace_product": Rule(
+        r"\partial\,\mathrm{Tr}(AXB)=A^\top B^\top", "X: m n; A: k m; B: n k",
+        lambda X, A, B: (A @ X @ B).trace(), lambda X, A, B: A.mT @ B.mT),
+    "trace_transposed": Rule(r"\partial\,\mathrm{Tr}(AX^\top B)=BA", "X: m n; A: k n; B: m k",
+        lambda X, A, B: (A @ X.mT @ B).trace(), lambda X, A, B: B @ A),
+    "trace_inner": Rule(r"\partial\,\mathrm{Tr}(X^\top A)=A", "X: m n; A: m n",
+        lambda X, A: (X.mT @ A).trace(), lambda X, A: A),
+    "trace_square": Rule(r"\partial\,\mathrm{Tr}(XX^\top)=2X", "X: m n",
+        lambda X: (X @ X.mT).trace(), lambda X: 2 * X),
+    "trace_inverse": Rule(r"\partial\,\mathrm{Tr}(SX^{-1})=-X^{-\top}S^\top X^{-\top}",
+        "X: n*n; S: n n", lambda X, S: torch.linalg.solve(X, S, left=False).trace(),
+        lambda X, S: -X.inverse().mT @ S.mT @ X.inverse().mT),
+    "log_determinant": Rule(r"\partial\log|\det X|=X^{-\top}", "X: n*n",
+        lambda X: torch.linalg.slogdet(X).logabsdet, lambda X: X.inverse().mT),
+    "weights": Rule(r"\partial\,w^\top Vx/\partial V=w\,x^\top", "V: m n; w: m; x: n",
+        lambda V, w, x: w @ (V @ x), lambda V, w, x: torch.kron(w, x).reshape(V.shape)),
+}
+RULES: Mapping[str, Rule] = {
+    **SCALAR_RULES, **VECTOR_RULES, **MATRIX_RULES,
+    "vector_by_matrix": Rule(
+        r"\partial(Xa)_i/\partial X_{kl}=\delta_{ik}a_l", "X: m n; a: n", lambda X, a: X @ a,
+        lambda X, a: torch.einsum("ik,l->ikl", torch.eye(len(X)).to(X), a)),
+    "sandwich": Rule(
+        r"\partial(A_1BA_2)/\partial X=(A_1\otimes A_2^\top)\,\partial B/\partial X",
+        "X: p q; A1: k m; A2: n k; B: p q -> m n", lambda X, A1, A2, B: A1 @ B(X) @ A2,
+        lambda X, A1, A2, B: (
+            torch.kron(A1, A2.mT.contiguous()) @ jacobian(B, X).flatten(2).flatten(0, 1)
+        ).reshape(len(A1), A2.shape[1], *X.shape)),  # rows of matrices, one after the other
+}
+MISREAD: Mapping[str, Rule] = {  # in none of them a shape betrays the error
+    "quadratic as 2Ax": replace(RULES["quadratic"], derivative=lambda x, A: 2 * A @ x),
+    "row_vector as A": replace(
+        RULES["row_vector"], shapes="x: n; A: n n", derivative=lambda x, A: A),
+    "gram as X(ba'+ba')": replace(
+        RULES["gram"], derivative=lambda X, a, b: 2 * X @ torch.outer(b, a)),
+}
+
+
+@claim(
+    control={"shape": "n x m"}, source="Magnus and Neudecker 2019, ch. 5; Parr and Howard 2018",
+    misprint=r"numerator layout with $\partial f/\partial g\in\mathbb R^{n\times m}$",
+)
+def layouts(
+    seed: Seed, *, inputs: Annotated[int, Range(1, 40)] = 3,
+    more: Annotated[int, Range(1, 40)] = 2, shape: Literal["m x n", "n x m"] = "m x n",
+) -> Evidence:
+    r"""From $n$ to $m$ numbers, numerator layout is $m\times n$, denominator its transpose."""
+    rng, parts, words, found, claimed = seed.torch(), {}, [], [], []
+    for m, n in ((inputs + more, inputs), (inputs, inputs + more)):  # forward and reverse mode
+        f, x = _smooth(rng, (n,), (m,)), randn(rng, n)
+        numerator, denominator = jacobian(f, x), jacobian(f, x, layout="denominator")
+        printed, why = [m, n] if shape == "m x n" else [n, m], "a count of rows and of columns"
+        parts |= {
+            f"{n} to {m}": equal(numerator.shape, printed, tol=0, why=why),
+            f"{n} to {m}, denominator": equal(denominator.shape, printed[::-1], tol=0, why=why),
+            f"{n} to {m}, values": identical(numerator, jacrev(f)(x)),
+            f"{n} to {m}, transposed": identical(denominator.mT, numerator),
+        }
+        words += [f"{n} to {m}: rows", f"{n} to {m}: columns"]
+        found, claimed = [*found, *numerator.shape], [*claimed, *printed]
+    return every(parts).drawn(
+        Series("numerator layout", words, found, style="bars"),
+        Series("printed", words, claimed, "predicted", "points"),
+        x="map from so many numbers to so many", y="size of the Jacobian",
+    )
+
+
+def _smooth(rng: torch.Generator, inputs: tuple[int, ...], outputs: tuple[int, ...]) -> Function:
+    """Draw a curved map between tensors of these shapes."""
+    n, m = math.prod(inputs), math.prod(outputs)
+    W, b = 2 * randn(rng, m, n) / n**0.5, randn(rng, m)
+    return lambda x: (W @ x.flatten() + b).sin().reshape(outputs)
+
+
+@claim(control={"order": "reversed"}, source="Magnus and Neudecker 2019, ch. 5")
+def chain_rule(
+    seed: Seed, *, dim: Annotated[int, Range(2, 40)] = 6, maps: Annotated[int, Range(2, 8)] = 3,
+    order: Literal["of the maps", "reversed"] = "of the maps",
+) -> Evidence:
+    r"""The Jacobian of a composition is the product: $J_{f\circ g\circ h}=J_fJ_gJ_h$."""
+    rng = seed.torch()
+    chain, x = [_smooth(rng, (dim,), (dim,)) for _ in range(maps)], randn(rng, dim)
+    places = itertools.accumulate(chain[:-1], lambda at, f: f(at), initial=x)
+    factors = [jacobian(f, at) for f, at in zip(chain, places, strict=True)]  # the innermost first
+    ordered = factors if order == "reversed" else factors[::-1]
+    product = functools.reduce(functools.partial(contract, axes=1), ordered)
+    whole = jacobian(lambda x: functools.reduce(lambda at, f: f(at), chain, x), x)
+    return _compared(product, whole, "product of the Jacobians", "Jacobian of the composition")
+
+
+def _compared(
+    claimed: Tensor, measured: Tensor, x: str = "closed form", y: str = AUTOGRAD
+) -> Evidence:
+    """State that two tensors are one, and draw the entries of one against the other."""
+    evidence = identical(measured, claimed)
+    series = () if evidence.picture is None else evidence.picture.series
+    return evidence.drawn(*series, x=x, y=y)
+
+
+@claim(control={"rule": "quadratic as 2Ax"}, source="Magnus and Neudecker 2019, ch. 9")
+def scalar_rules(
+    seed: Seed, *, dim: Dim = 4, draws: Draws = 5,
+    rule: Annotated[str, Choice(("all", *SCALAR_RULES, "quadratic as 2Ax"))] = "all",
+) -> Evidence:
+    r"""The rules for a scalar by a vector hold, as $\partial\,x^\top Ax=(A+A^\top)x$."""
+    return _rules_hold(seed, SCALAR_RULES, rule, dim, draws)
+
+
+def _rules_hold(
+    seed: Seed, rules: Mapping[str, Rule], chosen: str, dim: int, draws: int
+) -> Evidence:
+    """Compare closed forms with automatic differentiation, for one rule or for all."""
+    rules = rules if chosen == "all" else {chosen: {**RULES, **MISREAD}[chosen]}
+    sizes, parts, drawn = {"n": dim, "m": dim + 1, "k": dim + 2}, {}, []
+    for name, rule in rules.items():
+        rng = seed.child(name).torch()
+        cases = [_drawn(rule, sizes, rng) for _ in range(draws)]
+        closed = torch.stack([rule.derivative(*case) for case in cases])
+        found = torch.stack([rule.autograd(*case) for case in cases])
+        parts[name] = identical(closed, found)
+        drawn.append(Series(name, closed.flatten()[:60], found.flatten()[:60], "other", "points"))
+    return every(parts).drawn(*drawn, x="closed form", y=AUTOGRAD)
+
+
+def _drawn(rule: Rule, sizes: Mapping[str, int], rng: torch.Generator) -> list[Any]:
+    """Draw the arguments of a rule, with a size for each letter."""
+    found: list[Any] = []
+    for what in (one.split(":")[1] for one in rule.shapes.split(";")):
+        if "*" in what:  # random bases, singular values between 1/2 and 2
+            n = sizes[what.strip()[0]]
+            U, V = torch.linalg.qr(randn(rng, 2, n, n)).Q
+            found.append((U * (0.5 + 1.5 * torch.rand(n, generator=rng).to(U))) @ V)
+            continue
+        *inputs, outputs = (tuple(sizes[one] for one in part.split()) for part in what.split("->"))
+        found.append(_smooth(rng, inputs[0], outputs) if inputs else randn(rng, *outputs))
+    return found
+
+
+@claim(
+    control={"jacobians": "plain"}, source="Magnus and Neudecker 2019, ch. 5",
+    misprint=r"$J_fAg+J_gA^\top f$ beside rules in numerator layout",
+)
+def inner_product_rule(
+    seed: Seed, *, dim: Annotated[int, Range(2, 30)] = 4,
+    jacobians: Literal["transposed", "plain"] = "transposed",
+) -> Evidence:
+    r"""With numerator Jacobians $\partial(f^\top Ag)=J_f^\top Ag+J_g^\top A^\top f$."""
+    rule = RULES["inner_product"]
+    x, A, f, g = arguments = _drawn(rule, dict.fromkeys("nmk", dim), seed.torch())
+    gradient, closed = rule.autograd(*arguments), rule.derivative(*arguments)
+    printed, meant = (
+        jacobian(f, x, layout) @ A @ g(x) + jacobian(g, x, layout) @ A.mT @ f(x)
+        for layout in ("numerator", "denominator")
+    )
+    return every({
+        "numerator layout": _compared(closed if jacobians == "transposed" else printed, gradient),
+        "the printed form in denominator layout": identical(meant, gradient),
+    })
+
+
+@claim(control={"rule": "row_vector as A"}, source="Magnus and Neudecker 2019, ch. 9")
+def vector_rules(
+    seed: Seed, *, dim: Dim = 4, draws: Draws = 5,
+    rule: Annotated[str, Choice(("all", *VECTOR_RULES, "row_vector as A"))] = "all",
+) -> Evidence:
+    r"""The rules for a vector by a vector hold, as $\partial(uf)=uJ_f+f\,\nabla u^\top$."""
+    return _rules_hold(seed, VECTOR_RULES, rule, dim, draws)
+
+
+@claim(control={"rule": "gram as X(ba'+ba')"}, source="Petersen and Pedersen 2012, sec. 2.4, 2.5")
+def matrix_rules(
+    seed: Seed, *, dim: Dim = 4, draws: Draws = 5,
+    rule: Annotated[str, Choice(("all", *MATRIX_RULES, "gram as X(ba'+ba')"))] = "all",
+) -> Evidence:
+    r"""The rules for a scalar by a matrix hold, as $\partial\,\mathrm{Tr}(AXB)=A^\top B^\top$."""
+    return _rules_hold(seed, MATRIX_RULES, rule, dim, draws)
+
+
+@claim(control={"skew": 0.5}, source="Petersen and Pedersen 2012, sec. 2.1 and 2.2")
+def inverse_and_logdet(
+    seed: Seed, *, dim: Annotated[int, Range(2, 30)] = 4,
+    skew: Annotated[float, Range(0, 1)] = 0.0,
+) -> Evidence:
+    r"""$\partial\log|\det X|=X^{-\top}$, $\partial\,\mathrm{Tr}(SX^{-1})=-(X^{-1}SX^{-1})^\top$."""
+    rng, trace, logdet = seed.torch(), RULES["trace_inverse"], RULES["log_determinant"]
+    X, S = _drawn(trace, {"n": dim}, rng)
+    Q, B = torch.linalg.qr(X).Q, randn(rng, dim, dim) / dim**0.5
+    values = torch.linspace(0.5, 2, dim).to(X)
+    symmetric, T = (Q * values) @ Q.mT + skew * (B - B.mT), S + S.mT
+    inverse = symmetric.inverse()
+    return every({
+        "trace, symmetric X and S": _compared(-inverse @ T @ inverse, trace.autograd(symmetric, T)),
+        "log determinant, symmetric X": identical(inverse, logdet.autograd(symmetric)),
+        "trace, any X": identical(trace.derivative(X, S), trace.autograd(X, S)),
+        "log determinant, any X": identical(logdet.derivative(X), logdet.autograd(X)),
+    })
+
+
+@claim(
+    control={"formula": "X'"}, source="by definition",
+    misprint=r"$\partial(Xa)/\partial X=X^\top$, with two indices",
+)
+def vector_by_matrix(
+    seed: Seed, *, dim: Annotated[int, Range(2, 20)] = 3,
+    formula: Literal["delta a", "X'"] = "delta a",
+) -> Evidence:
+    r"""$\partial(Xa)_i/\partial X_{kl}=\delta_{ik}a_l$ has three indices."""
+    rule = RULES["vector_by_matrix"]
+    X, a = _drawn(rule, {"m": dim, "n": dim}, seed.torch())
+    claimed = rule.derivative(X, a) if formula == "delta a" else X.mT.expand(dim, dim, dim)
+    return _compared(claimed, jacrev(lambda X: X @ a)(X))
+
+
+@claim(
+    control={"formula": "diag(e)"}, source="by definition",
+    misprint=r"$\nabla\max(x)=\mathrm{diag}(e_i)$, a matrix",
+)
+def max_gradient(
+    seed: Seed, *, dim: Annotated[int, Range(2, 50)] = 6, draws: Draws = 5,
+    formula: Literal["e", "diag(e)"] = "e",
+) -> Evidence:
+    r"""The gradient of a maximum is a vector, $\nabla\max(x)=e_{\mathrm{argmax}}$."""
+    x = randn(seed.torch(), draws, dim)
+    gradient = vmap(jacrev(torch.amax))(x)
+    claimed = torch.stack([RULES["max"].derivative(one) for one in x])[:, None]
+    if formula == "diag(e)":
+        claimed = claimed[:, 0].diag_embed()  # each row of a matrix would have to be the gradient
+    entries = range(1, dim + 1)
+    return every({
+        "rows": equal(claimed.shape[1], 1, tol=0, why="a scalar has one gradient"),
+        "entries": identical(claimed, gradient[:, None].expand_as(claimed)),
+    }).drawn(
+        Series("x", entries, x[0], "other", "line"),
+        Series("gradient", entries, gradient[0], style="bars"),
+        *(Series(f"formula, row {k}", entries, row, "predicted", "points")
+          for k, row in enumerate(claimed[0], start=1)),
+        x="entry", y="value",
+    )
+
+
+@claim(control={"factor": "A2' ⊗ A1"}, source="Magnus and Neudecker 2019, ch. 2, row by row")
+def kronecker_derivative(
+    seed: Seed, *, dim: Annotated[int, Range(2, 8)] = 3,
+    factor: Literal["A1 ⊗ A2'", "A2' ⊗ A1"] = "A1 ⊗ A2'",
+) -> Evidence:
+    r"""Row-major, $\partial(A_1BA_2)/\partial X=(A_1\otimes A_2^\top)\,\partial B/\partial X$."""
+    rule = RULES["sandwich"]
+    X, A1, A2, B = arguments = _drawn(rule, dict.fromkeys("mnkpq", dim), seed.torch())
+    closed, found, inner = rule.derivative(*arguments), rule.autograd(*arguments), jacobian(B, X)
+    other = torch.kron(A2.mT.contiguous(), A1)
+    if factor == "A2' ⊗ A1":
+        closed = (other @ inner.flatten(2).flatten(0, 1)).reshape(closed.shape)
+    columns, found_columns = (
+        one.transpose(0, 1).flatten(2).flatten(0, 1) for one in (inner, found)
+    )
+    w, x = A1[0], A2[:, 0]
+    return every({
+        "row-major": _compared(closed, found),
+        "column-major, the other product": identical(other @ columns, found_columns),
+        "w'Vx": identical(
+            torch.kron(w[None], x[None]), jacobian(lambda V: w @ V @ x, X).reshape(1, -1)
+        ),
+    })
+
+
+@claim(control={"order": "reversed"}, source="Kolda and Bader 2009, Tensor decompositions, sec. 2")
+def contraction_is_matmul(
+    seed: Seed, *, rank: Annotated[int, Range(3, 5)] = 5, size: Annotated[int, Range(2, 6)] = 3,
+    order: Literal["the same", "reversed"] = "the same",
+) -> Evidence:
+    r"""A contraction over several axes is reshape, product of matrices, and reshape back."""
+    rng, ranks, products, contracted = seed.torch(), range(1, rank + 1), [], []
+    for p, q, axes in itertools.product(ranks, ranks, ranks):
+        if axes > min(p, q) or p + q - 2 * axes > rank:
+            continue
+        shape = torch.randint(2, size + 1, (p + q - axes,), generator=rng).tolist()
+        i, j, k = shape[: p - axes], shape[p - axes : p], shape[p:]
+        P, Q = randn(rng, *i, *j), randn(rng, *j, *k)
+        turned = Q.permute(*range(axes)[::-1], *range(axes, q)) if order == "reversed" else Q
+        product = P.reshape(math.prod(i), -1) @ turned.reshape(math.prod(j), -1)
+        products.append(product.reshape([*i, *k]).flatten())
+        contracted.append(contract(P, Q, axes=axes).flatten())
+    P, Q = randn(rng, 2, 2, 3, 4), randn(rng, 2, 3, 4, 5)
+    return every({
+        "reshaped": _compared(
+            torch.cat(products), torch.cat(contracted), "product of matrices", "contraction"
+        ),
+        "sum by indices": identical(contract(P, Q, axes=3), torch.einsum("abcd,bcde->ae", P, Q)),
+    })
+
+
+@claim(
+    control={"factor": "dL/dW"}, source="Magnus and Neudecker 2019, ch. 5",
+    misprint=r"$\partial L/\partial W=\partial L/\partial W\times\partial y/\partial W$",
+)
+def tensor_chain_rule(
+    seed: Seed, *, dim: Annotated[int, Range(2, 15)] = 4,
+    factor: Literal["dL/dy", "dL/dW"] = "dL/dy",
+) -> Evidence:
+    r"""$\partial L/\partial W=\sum_{ij}(\partial L/\partial y_{ij})\partial y_{ij}/\partial W$."""
+    W, X, C = randn(seed.torch(), 3, dim, dim) / dim**0.25
+
+    def middle(W: Tensor) -> Tensor:
+        return (W @ X).tanh()
+
+    def loss(y: Tensor) -> Tensor:
+        return (C * y).sin().sum()
+
+    exact = jacrev(lambda W: loss(middle(W)))(W)
+    outer = jacobian(loss, middle(W)) if factor == "dL/dy" else exact
+    return _compared(tensor_chain(outer, jacobian(middle, W)), exact, "contraction")
+
+
+@claim(control={"slope": 1.2}, source="Rockafellar 1970, sec. 23")
+def subdifferential(
+    seed: Seed, *, active: Annotated[int, Range(2, 20)] = 3,
+    slope: Annotated[float, Range(-2, 2)] = 1.0,
+) -> Evidence:
+    r"""At 0 $\partial|x|=[-1,1]$, $\partial(x)_+=[0,1]$; of a max, the hull of active gradients."""
+    rng, grid = seed.torch(), torch.arange(-2, 2 + GRID / 2, GRID, dtype=torch.float64)
+    s, zero, line = grid[:, None], grid.new_zeros(1), torch.linspace(-3, 3, 601).to(grid)[:, None]
+    units = torch.eye(active + 3).to(grid)
+    corner = units[:active].sum(dim=0)  # the first entries are the maximum
+    near = torch.cat([units, -units, randn(rng, 200, active + 3)]) / 4 + corner
+    edge, out = (units[0] + s * (units[k] - units[0]) for k in (1, -1))
+    cases: dict[str, tuple[Any, ...]] = {  # function, where, slopes, points, ends of what passes
+        "|x|": (lambda x: x.abs().sum(), zero, s, line, [-1, 1]),
+        "ReLU": (lambda x: x.relu().sum(), zero, s, line, [0, 1]),
+        "max, along an edge": (torch.amax, corner, edge, near, [0, 1]),
+        "max, towards an inactive gradient": (torch.amax, corner, out, near, [0, 0]),
+    }
+    rises = {name: in_subdifferential(*case[:4]) for name, case in cases.items()}
+    parts = {}
+    for name, rise in rises.items():
+        passing = grid[rise <= ROUNDING]
+        ends = [passing.min(), passing.max()]
+        ends += [grid[grid < ends[0]].max(), grid[grid > ends[1]].min()]  # the first that fail
+        parts[name] = equal(ends, 2 * cases[name][4], tol=1e-3, why="slopes 5e-4 apart are tried")
+    hull = torch.softmax(randn(rng, 200, active), dim=1) @ units[:active]
+    beyond = hull + 0.01 * (units[-1] - units[0])
+    inner, outer = (in_subdifferential(torch.amax, corner, g, near) for g in (hull, beyond))
+    claimed = in_subdifferential(cases["|x|"][0], zero, grid.new_tensor([slope]), line)
+    return every({
+        "the slope passes for |x|": at_most(claimed, 0, slack=ROUNDING, why="rounding"),
+        **parts,
+        "the hull passes": at_most(inner, 0, slack=ROUNDING, why="rounding"),
+        "the rest fails": never(outer <= ROUNDING, why="a point shows each of them"),
+    }).drawn(
+        *(Series(name, grid[::40], rises[name][::40], "other") for name in ("|x|", "ReLU")),
+        Series("the slope", [slope], claimed[None]),
+        x="slope g of a line through 0", y="largest rise above the function",
+    )
+
+
+@claim(control={"schedule": "constant"}, source="Shor 1985, ch. 2")
+def subgradient_method_claim(
+    seed: Seed, *, dim: Annotated[int, Range(1, 50)] = 10,
+    lr: Annotated[float, Range(0.1, 1)] = 0.5,
+    steps: Annotated[int, Range(1000, 20_000)] = 10_000,
+    schedule: Literal["1 / sqrt(t)", "constant"] = "1 / sqrt(t)",
+) -> Evidence:
+    r"""With steps $\eta/\sqrt t$ the best $\Vert Ax\Vert_1$ so far falls about as $t^{-1/2}$."""
+    rng, power = seed.torch(), 0.5 if schedule == "1 / sqrt(t)" else 0.0
+    eye = torch.eye(dim).double()
+    At = torch.stack([eye, eye + 0.5 * randn(rng, dim, dim) / dim**0.5])  # A = 1, and any other
+    x0 = randn(rng, 2, 16, dim)  # from 16 starts each
+    best = subgradient_method(
+        lambda x: torch.linalg.vector_norm(x @ At, 1, dim=-1), x0, lambda t: lr / t**power, steps
+    )[:-1]
+    seen = torch.logspace(2, math.log10(steps), 30).long() - 1
+    t = torch.arange(1, steps + 1).double()
+    sizes, G2 = lr / t**power, dim * torch.linalg.matrix_norm(At, 2) ** 2  # G <= |A| sqrt(dim)
+    total, squares = (one.cumsum(0)[seen, None, None] for one in (sizes, sizes**2))
+    bound = (x0.square().sum(-1) + G2[:, None] * squares) / (2 * total)
+    rises, best, t = best.diff(dim=0) > 0, best[seen], t[seen]
+    mean = best.mean(dim=2).clamp(min=1e-16)  # a coordinate of x that meets 0 exactly stays there
+    rates = np.polyfit(t.log().numpy(), mean.log().numpy(), 1)[0]
+    names = ("‖x‖₁", "‖Ax‖₁")
+    return every({
+        "log-log slopes from step 100": at_most(
+            rates, -0.4, why="-1/2 or less; the first steps and chance bend the line"),
+        "the best never rises": never(rises, why="by definition"),
+        "bound": at_most(best, bound, slack=ROUNDING * bound, why="a theorem, up to rounding"),
+    }).drawn(
+        *(Series(name, t, mean[:, k], "other") for k, name in enumerate(names)),
+        Series("1 / sqrt(t)", t, mean[0, 1] * (t[0] / t).sqrt(), "predicted"),
+        Series("bound", t, bound.mean(dim=(1, 2)), "bound"),
+        x="step t", y="best value, mean of 16 starts", log="xy",
+    )

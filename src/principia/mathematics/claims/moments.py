@@ -1,0 +1,475 @@
+r"""Moments: what is true of it, and what would refute it."""
+
+import itertools
+import math
+from collections.abc import Sequence
+from typing import Annotated, Any, Literal
+
+import numpy as np
+import torch
+from scipy import integrate, stats
+from scipy.special import ndtr
+from torch import Tensor, distributions
+from torch.distributions import Bernoulli, Binomial, Gamma, MultivariateNormal, Normal, Poisson
+
+from principia.lab.claims import claim
+from principia.lab.domains import Range
+from principia.lab.evidence import Evidence, Series
+from principia.lab.relations import at_least, at_most, equal, estimates, every, identical
+from principia.lab.seeds import Seed
+from principia.mathematics.moments import (
+    RunningMoments,
+    affine_cov,
+    empirical_mgf,
+    log_mgf,
+    mgf,
+    raw_moment,
+    variance_of_sum,
+)
+from principia.mathematics.probability import DKW, RARE, dkw_radius
+
+Samples = Annotated[int, Range(20_000, 500_000)]
+Rows = Annotated[int, Range(10, 5000)]
+Shape = Annotated[float, Range(1, 6)]
+QUADRATURE = "quadrature, asked for ten digits"
+
+
+@claim(control={"subtracted": "E|X|²"}, source="by linearity of the expectation")
+def variance_identity(
+    seed: Seed, *, mean: Annotated[float, Range(-2, 2)] = 0.0,
+    size: Annotated[float, Range(0.5, 3)] = 1.0, samples: Samples = 100_000,
+    subtracted: Literal["E[X]²", "E|X|²"] = "E[X]²",
+) -> Evidence:
+    r"""$\mathrm{Var}X=E[X^2]-E[X]^2=\int(t-\mu)^2f(t)\,dt$, for five laws with a density."""
+    rng, one = seed.numpy(), torch.ones((), dtype=torch.float64)
+    laws: dict[str, tuple[Any, float, float, np.ndarray]] = {
+        "normal": (Normal(mean * one, size), -math.inf, math.inf, rng.normal(mean, size, samples)),
+        "gamma": (Gamma(3 * one, 1 / size), 0, math.inf, rng.gamma(3, size, samples)),
+        "beta": (distributions.Beta(2 * one, 3 * one), 0, 1, rng.beta(2, 3, samples)),
+        "uniform": (distributions.Uniform(-size * one, 2 * size), -size, 2 * size,
+                    rng.uniform(-size, 2 * size, samples)),
+        "Laplace": (distributions.Laplace(one, size), -math.inf, math.inf,
+                    rng.laplace(1, size, samples)),
+    }
+    found = np.array([_integrals(*case[:3]) for case in laws.values()])
+    first, absolute, second, by_integral = found.T
+    by_moments = second - (first if subtracted == "E[X]²" else absolute) ** 2
+    exact = np.array([float(law.variance) for law, *_ in laws.values()])
+    draws = torch.from_numpy(np.stack([drawn for *_, drawn in laws.values()], axis=1))
+    moments = RunningMoments(len(laws)).update(draws)
+    error = (draws - moments.mean).square().std(dim=0) / samples**0.5
+    return every({
+        "E[X²] minus the square": equal(by_moments / exact, 1, tol=1e-8, why=QUADRATURE).drawn(
+            Series(f"E[X²] - {subtracted}", list(laws), by_moments, style="bars"),
+            Series("variance", list(laws), exact, "predicted", "points"), x="law", y="variance",
+        ),
+        "integral of (t - μ)² f(t)": equal(by_integral / exact, 1, tol=1e-8, why=QUADRATURE),
+        "draws": estimates(moments.var(), exact, error=error, why="a mean of squared deviations"),
+    })
+
+
+def _integrals(law: Any, low: float, high: float) -> np.ndarray:
+    """Integrate x, |x|, x² and (x - mean)² times a density, which may have a kink at its mean."""
+    mean, one = float(law.mean), torch.ones((), dtype=torch.float64)
+
+    def terms(x: float) -> np.ndarray:
+        density = float(law.log_prob(one * x).exp())
+        return density * np.array([x, abs(x), x * x, (x - mean) ** 2])
+
+    kinks = [place for place in (0.0, mean) if low < place < high]
+    return integrate.quad_vec(terms, low, high, epsrel=1e-10, norm="max", points=kinks)[0]
+
+
+@claim(control={"formula": "E[x²] - E[x]²"}, source="Chan, Golub and LeVeque 1983", headline=True)
+def streaming_moments(
+    seed: Seed, *, rows: Annotated[int, Range(1000, 200_000)] = 100_000,
+    batches: Annotated[int, Range(2, 200)] = 37, offset: Annotated[float, Range(10, 1e8)] = 1e8,
+    formula: Literal["merged", "E[x²] - E[x]²"] = "merged",
+) -> Evidence:
+    r"""Moments merged from batches in any order are those of all rows, however far from 0."""
+    rng = seed.torch()
+    z = torch.randn(rows, 3, generator=rng, dtype=torch.float64)
+    z[:, 1] += z[:, 0]
+    cuts = torch.randint(rows, (batches - 1,), generator=rng).sort().values
+    order = torch.randperm(batches, generator=rng).tolist()
+
+    def merged(x: Tensor) -> RunningMoments:
+        parts = x.tensor_split(cuts)
+        halves = RunningMoments(3), RunningMoments(3)
+        for place in order:
+            halves[place % 2].update(parts[place])
+        return halves[0].merge(halves[1])
+
+    offsets = torch.logspace(0, math.log10(offset), 9, dtype=z.dtype)
+    errors: dict[str, list[float]] = {"merged": [], "E[x²] - E[x]²": []}
+    for far in offsets:
+        x = z + far
+        exact = (x - far).var(dim=0, correction=0)  # far from 0 this difference is exact
+        for name, found in (
+            ("merged", merged(x).var()),
+            ("E[x²] - E[x]²", x.square().mean(dim=0) - x.mean(dim=0) ** 2),
+        ):
+            errors[name].append(float((found / exact - 1).abs().max()))
+    near, single = merged(z), (100 + z).float()
+    return every({
+        "relative error of the variance": at_most(
+            errors[formula], 1e-7, why="offset times rounding unit times the number of batches"
+        ).drawn(
+            *(Series(name, offsets, np.maximum(err, 1e-17), role)  # 0 has no place on a log axis
+              for (name, err), role in zip(errors.items(), ("measured", "other"), strict=True)),
+            Series("bound", [1, offset], [1e-7, 1e-7], role="bound"),
+            x="offset of the data", y="relative error of the variance", log="xy",
+        ),
+        "mean": identical(near.mean, z.mean(dim=0)),
+        "covariance": identical(near.cov(ddof=1), np.cov(z.numpy(), rowvar=False)),
+        "covariance of float32 rows": identical(
+            merged(single).cov(), np.cov(single.double().numpy(), rowvar=False, ddof=0)
+        ),
+    })
+
+
+@claim(control={"missing": 0.6}, source="by construction; Little and Rubin 2002, sec. 3.4")
+def covariance_psd(
+    seed: Seed, *, draws: Annotated[int, Range(20, 500)] = 200,
+    dim: Annotated[int, Range(3, 30)] = 10, missing: Annotated[float, Range(0, 0.9)] = 0.0,
+) -> Evidence:
+    r"""A sample covariance has no negative eigenvalue, even with fewer rows than columns."""
+    rng, covs = seed.torch(), []
+    for _ in range(draws):
+        n = int(torch.randint(2, 4 * dim, (), generator=rng))
+        x = 3 + torch.randn(n, dim, generator=rng, dtype=torch.float64)
+        there = torch.rand(n, dim, generator=rng, dtype=x.dtype) >= missing
+        complete = RunningMoments(dim).update(x[: n // 2]).update(x[n // 2 :]).cov()
+        covs.append(complete if missing == 0 else _pairwise(x, there.to(x)))
+    values = torch.linalg.eigvalsh(torch.stack(covs))
+    largest = values.abs().amax(dim=1).clamp(min=1e-300)  # 0 if all were seen once
+    smallest = (values[:, 0] / largest).sort().values
+    return at_least(
+        smallest, -1e-12, why="rounding, relative to the largest eigenvalue"
+    ).drawn(
+        Series("smallest / largest eigenvalue", range(1, draws + 1), smallest),
+        Series("0", [1, draws], [0, 0], role="bound"), x="data set, sorted",
+        y="smallest over largest eigenvalue",
+    )
+
+
+def _pairwise(x: Tensor, there: Tensor) -> Tensor:
+    """Give each covariance from the rows that have both entries; 0 where none has."""
+    shared, seen = (there.mT @ there).clamp(min=1), x * there
+    means = seen.mT @ there / shared
+    return seen.mT @ seen / shared - means * means.mT
+
+
+@claim(control={"rho": 0.2}, source="Billingsley 1995, sec. 21")
+def independent_is_uncorrelated(
+    seed: Seed, *, samples: Samples = 100_000, rho: Annotated[float, Range(0, 0.9)] = 0.0,
+) -> Evidence:
+    r"""Independent variables have covariance 0: normal, exponential, uniform, sign."""
+    z = seed.numpy().standard_normal((samples, 5))
+    z = math.sqrt(1 - rho) * z[:, :4] + math.sqrt(rho) * z[:, 4:]  # pairs with correlation rho
+    columns = {
+        "normal": z[:, 0], "exponential": -np.log(ndtr(-z[:, 1])), "uniform": ndtr(z[:, 2]),
+        "sign": np.sign(z[:, 3]),
+    }
+    x = torch.from_numpy(np.stack(list(columns.values()), axis=1))
+    a, b = torch.triu_indices(4, 4, offset=1)
+    found, error = _covariances(x, a, b)
+    names = [f"{one}, {two}" for one, two in itertools.combinations(columns, 2)]
+    return estimates(found, 0, error=error, why="a mean of products of deviations").drawn(
+        Series("sample covariance", names, found, error=5 * error),
+        Series("independent", names, [0] * len(names), role="predicted"),
+        x="pair of variables", y="covariance, ± 5 standard errors",
+    )
+
+
+def _covariances(x: Tensor, a: Any, b: Any) -> tuple[Tensor, Tensor]:
+    """Give sample covariances of columns a with columns b, and their standard errors."""
+    moments = RunningMoments(x.shape[1]).update(x)
+    centered = x - moments.mean
+    return moments.cov()[a, b], (centered[:, a] * centered[:, b]).std(dim=0) / len(x) ** 0.5
+
+
+@claim(control={"law": "exponential"}, source="Billingsley 1995, sec. 21")
+def uncorrelated_not_independent(
+    seed: Seed, *, samples: Samples = 100_000, size: Annotated[float, Range(0.5, 3)] = 1.0,
+    law: Literal["normal", "exponential"] = "normal",
+) -> Evidence:
+    r"""$X\sim N(0,\sigma^2)$ and $Y=X^2$ have covariance 0, yet $\mathrm{Cov}(X^2,Y)=2\sigma^4$."""
+    rng = seed.torch()
+    if law == "normal":
+        x = size * torch.randn(samples, generator=rng, dtype=torch.float64)
+    else:
+        x = -size * (-torch.rand(samples, generator=rng, dtype=torch.float64)).log1p()
+    found, error = _covariances(torch.stack([x, x**2], dim=1), [0, 1], [1, 1])
+    ends = torch.stack([x.min(), x.max()])
+    line = (x**2).mean() + found[0] / x.var() * (ends - x.mean())
+    parts = {
+        name: estimates(found[k], exact, error=error[k], why="a mean of products of deviations")
+        for k, (name, exact) in enumerate({"Cov(X, Y)": 0, "Cov(X², Y)": 2 * size**4}.items())
+    }
+    parts["Cov(X, Y)"] = parts["Cov(X, Y)"].drawn(
+        Series("draws of (X, Y)", x[:400], x[:400] ** 2),
+        Series("best line of the draws", ends, line, role="other"),
+        Series("uncorrelated", ends, [size**2] * 2, role="predicted"), x="X", y="Y = X²",
+    )
+    return every(parts)
+
+
+@claim(control={"formula": "A Σ A"}, source="by linearity of the expectation")
+def affine_variance(
+    seed: Seed, *, rows: Rows = 200, dim: Annotated[int, Range(2, 20)] = 4,
+    formula: Literal["A Σ Aᵀ", "A Σ A"] = "A Σ Aᵀ",
+) -> Evidence:
+    r"""$\mathrm{Var}[AX+b]=A\,\mathrm{Var}[X]A^\top$, for square and for other matrices."""
+    rng, kind = seed.torch(), torch.float64
+    x = _correlated(seed.child("x"), rows, dim)
+    cov = RunningMoments(dim).update(x).cov()
+    square = torch.randn(5, dim, dim, generator=rng, dtype=kind)  # five maps at once
+    wide = torch.randn(2 * dim, dim, generator=rng, dtype=kind)
+    shift = torch.randn(dim, generator=rng, dtype=kind)
+    measured = torch.stack([RunningMoments(dim).update(x @ A.mT + shift).cov() for A in square])
+    predicted = affine_cov(square, cov) if formula == "A Σ Aᵀ" else square @ cov @ square
+    ends = [measured.min(), measured.max()]
+    return every({
+        "square matrices": identical(measured, predicted).drawn(
+            Series("entries of five covariances", predicted.flatten(), measured.flatten()),
+            Series("equal", ends, ends, role="predicted"), x=formula, y="covariance of AX + b",
+        ),
+        "twice as many rows": identical(
+            RunningMoments(2 * dim).update(x @ wide.mT).cov(), affine_cov(wide, cov)
+        ),
+    })
+
+
+def _correlated(seed: Seed, rows: int, dim: int) -> Tensor:
+    """Draw rows with correlated entries that are not centered."""
+    rng, kind = seed.torch(), torch.float64
+    mix = torch.randn(dim, dim, generator=rng, dtype=kind)
+    return 1 + torch.randn(rows, dim, generator=rng, dtype=kind) @ mix
+
+
+@claim(control={"ignore_cov": True}, source="by linearity of the expectation")
+def variance_of_a_sum(
+    seed: Seed, *, rows: Rows = 200, variables: Annotated[int, Range(2, 30)] = 6,
+    sums: Annotated[int, Range(5, 200)] = 30, ignore_cov: bool = False,
+) -> Evidence:
+    r"""$\mathrm{Var}\sum a_iX_i=\sum a_i^2\Sigma_{ii}+2\sum_{i<j}a_ia_j\Sigma_{ij}$."""
+    x = _correlated(seed.child("x"), rows, variables)
+    weights = torch.randn(sums, variables, generator=seed.torch(), dtype=x.dtype)
+    cov = RunningMoments(variables).update(x).cov()
+    predicted = variance_of_sum(weights, cov.diagonal().diag() if ignore_cov else cov)
+    measured = (x @ weights.mT).var(dim=0, correction=0)
+    ends = [0, measured.max()]
+    return identical(measured, predicted).drawn(
+        Series("sums with random weights", predicted, measured),
+        Series("equal", ends, ends, role="predicted"), x="formula", y="variance of the sum",
+    )
+
+
+@claim(control={"gamma": "scale as rate"}, source="Billingsley 1995, sec. 21")
+def mgf_closed_forms(
+    seed: Seed, *, p: Annotated[float, Range(0.05, 0.95)] = 0.3,
+    flips: Annotated[int, Range(1, 50)] = 8, mean: Annotated[float, Range(-2, 2)] = 0.5,
+    rate: Annotated[float, Range(0.1, 9)] = 3.0, shape: Shape = 2.5,
+    scale: Annotated[float, Range(0.2, 3)] = 0.7,
+    gamma: Literal["scale", "scale as rate"] = "scale",
+) -> Evidence:
+    r"""$E[e^{tX}]$ in closed form: Bernoulli, binomial, Poisson, gamma, one or several normal."""
+    rng, one = seed.numpy(), torch.ones((), dtype=torch.float64)
+    t = np.sort(rng.uniform(-1, 0.8, 12))
+    x, counts = np.linspace(mean - 15, mean + 15, 301), np.arange(400)
+    at_counts, at_x = np.exp(np.outer(t, counts)), np.exp(np.outer(t, x))
+    cov = np.array([[1.0, 0.5], [0.5, 0.8]])
+    plane = np.stack(np.meshgrid(x, x), axis=-1).reshape(-1, 2)
+    pairs = np.stack([t, t[::-1]], axis=1)
+    weights = stats.multivariate_normal([mean, mean], cov).pdf(plane) * (x[1] - x[0]) ** 2
+    laws = {  # each with its t, and the expectation as a series or an integral
+        "Bernoulli": (Bernoulli(p * one), t, at_counts[:, :2] @ [1 - p, p]),
+        "binomial": (Binomial(flips, p * one), t, at_counts @ stats.binom(flips, p).pmf(counts)),
+        "Poisson": (Poisson(rate * one), t, at_counts @ stats.poisson(rate).pmf(counts)),
+        "normal": (Normal(mean * one, 1), t, at_x @ stats.norm(mean).pdf(x) * (x[1] - x[0])),
+        "gamma": (Gamma(shape * one, 1 / scale if gamma == "scale" else scale), t / scale,
+                  np.array([_gamma_integral(shape, scale, at) for at in t / scale])),
+        "two normal variables": (
+            MultivariateNormal(mean * one.expand(2), torch.from_numpy(cov)), pairs,
+            np.exp(pairs @ plane.T) @ weights,
+        ),
+    }
+    parts, curves = {}, []
+    for name, (law, at, exact) in laws.items():
+        found = mgf(law)(torch.from_numpy(at)).numpy()
+        parts[name] = equal(found / exact, 1, tol=1e-8, why=f"the whole series, or {QUADRATURE}")
+        there = np.isfinite(found)  # not so with a wrong parameter
+        curves.append(Series(f"{name}: formula", t[there], np.log(found[there]), role="other"))
+    heights = np.log(np.concatenate([exact for *_, exact in laws.values()]))
+    parts["Bernoulli"] = parts["Bernoulli"].drawn(
+        Series("series or integral", np.tile(t, len(laws)), heights), *curves,
+        x="t (gamma: βt; two normal variables: t of the first)", y="log M(t)",
+    )
+    return every(parts)
+
+
+def _gamma_integral(shape: float, scale: float, t: float) -> float:
+    """Integrate e^(tx) times the density of a gamma law."""
+    constant = math.lgamma(shape) + shape * math.log(scale)
+
+    def integrand(x: float) -> float:
+        return math.exp((shape - 1) * math.log(x) - (1 / scale - t) * x - constant)
+
+    return integrate.quad(integrand, 0, math.inf, epsabs=0, epsrel=1e-10, limit=500)[0]
+
+
+@claim(
+    control={"formula": "α / (1 - βt)"}, source="Billingsley 1995, sec. 21",
+    misprint=r"$M(t)=\alpha/(1-\beta t)$, the exponent as a factor; it is $(1-\beta t)^{-\alpha}$",
+)
+def gamma_mgf(
+    seed: Seed, *, shape: Shape = 2.5, scale: Annotated[float, Range(0.1, 1)] = 0.7,
+    t: Annotated[float, Range(-3, 0.9)] = 0.9,
+    formula: Literal["(1 - βt)^-α", "α / (1 - βt)"] = "(1 - βt)^-α",
+) -> Evidence:
+    r"""The gamma law has $M(t)=(1-\beta t)^{-\alpha}$ for $t<1/\beta$, and none from there on."""
+    law = Gamma(torch.tensor(shape, dtype=torch.float64), 1 / scale)
+    M = mgf(law) if formula == "(1 - βt)^-α" else lambda at: shape / (1 - scale * at)
+    at = torch.cat([law.rate.new_tensor([t]), torch.linspace(-2, 0.9, 30).to(law.rate) / scale])
+    exact = at.new_tensor([_gamma_integral(shape, scale, float(one)) for one in at])
+    found, few = M(at), 0.2 / scale * law.rate.new_tensor([-2, -1, 0.5, 1])
+    draws = torch.from_numpy(seed.numpy().gamma(shape, scale, 100_000))
+    value, error = empirical_mgf(draws, few)
+    terms = np.exp(np.outer(few.numpy(), draws[:10].numpy()))
+    return every({
+        f"M({t:g})": equal(
+            found[0], exact[0], tol=1e-6 * max(1, float(exact[0])), why=QUADRATURE
+        ).drawn(
+            Series("E[exp(tX)], integrated", at[1:], exact[1:]),
+            Series(f"M(t) = {formula}", at[1:], found[1:], role="predicted"),
+            Series("1/β", [1 / scale] * 2, [exact.min(), exact.max()], role="bound"),
+            x="t", y="M(t)", log="y",
+        ),
+        "every t below 1/β": equal(found / exact, 1, tol=1e-6, why=QUADRATURE),
+        "draws": estimates(value, M(few), error=error, why="a mean of exp(tX)"),
+        "ten draws": identical(
+            torch.stack(empirical_mgf(draws[:10], few)),
+            [terms.mean(axis=1), stats.sem(terms, axis=1)],
+        ),
+        "from 1/β on": equal(
+            mgf(law)(law.rate * law.rate.new_tensor([1, 1.5])), math.inf, tol=0,
+            why="the integrand does not fall",
+        ),
+    })
+
+
+@claim(control={"at": 0.3}, source="Curtiss 1942; Isserlis 1918")
+def mgf_moments(
+    seed: Seed, *, dim: Annotated[int, Range(1, 4)] = 3, order: Annotated[int, Range(1, 5)] = 4,
+    at: Annotated[float, Range(0, 0.5)] = 0.0,
+) -> Evidence:
+    r"""$E[x_1^{k_1}\cdots x_n^{k_n}]$ is the derivative of $M$ at 0, of order $k_i$ in $t_i$."""
+    rng, one = seed.torch(), torch.ones((), dtype=torch.float64)
+    mean = torch.randn(dim, generator=rng, dtype=one.dtype)
+    root = torch.randn(dim, dim, generator=rng, dtype=one.dtype)
+    cov = root @ root.mT / dim + 0.1 * torch.eye(dim, dtype=one.dtype)
+    M = mgf(MultivariateNormal(mean, cov))
+    products = [
+        indices for degree in range(1, order + 1)
+        for indices in itertools.combinations_with_replacement(range(dim), degree)
+    ]
+    found = [
+        float(raw_moment(lambda t: M(t + at), tuple(map(indices.count, range(dim)))))
+        for indices in products
+    ]
+    exact = [_isserlis(indices, mean.tolist(), cov.tolist()) for indices in products]
+    single = {  # law and the same in SciPy, which sums or integrates
+        Bernoulli(0.3 * one): stats.bernoulli(0.3), Binomial(5, 0.4 * one): stats.binom(5, 0.4),
+        Poisson(2 * one): stats.poisson(2), Gamma(2.5 * one, 2): stats.gamma(2.5, scale=0.5),
+        Normal(1 * one, 0.5): stats.norm(1, 0.5),
+    }
+    degrees = range(order + 1)
+    names = ["".join(f"x{k + 1}" for k in indices) for indices in products]
+    return every({
+        "products of normal variables": _nearly(found, exact).drawn(
+            Series("derivative of M", names, found, style="bars"),
+            Series("sum over pairings", names, exact, "predicted", "points"),
+            x="product", y="its expectation",
+        ),
+        "powers of one variable": _nearly(
+            [[float(raw_moment(lambda t, law=law: mgf(law)(t + at), (k,))) for k in degrees]
+             for law in single],
+            [[float(law.moment(k)) if k else 1.0 for k in degrees] for law in single.values()],
+        ),
+    })
+
+
+def _isserlis(indices: Sequence[int], mean: list[float], cov: list[list[float]]) -> float:
+    """Sum over all ways to pair some indices, each by its covariance, and leave others alone."""
+    if not indices:
+        return 1.0
+    first, *rest = indices
+    alone = mean[first] * _isserlis(rest, mean, cov)
+    return alone + sum(
+        cov[first][other] * _isserlis(rest[:place] + rest[place + 1 :], mean, cov)
+        for place, other in enumerate(rest)
+    )
+
+
+def _nearly(found: Any, exact: Any) -> Evidence:
+    tol = 1e-8 * (1 + float(np.abs(exact).max()))
+    return equal(found, exact, tol=tol, why="1e-8 of the largest: rounding of nested derivatives")
+
+
+@claim(control={"copy": True}, source="Curtiss 1942")
+def mgf_of_a_sum(
+    seed: Seed, *, samples: Annotated[int, Range(100_000, 1_000_000)] = 1_000_000,
+    reach: Annotated[float, Range(0.05, 0.3)] = 0.2, copy: bool = False,
+) -> Evidence:
+    r"""$M_{\sum a_iX_i}(t)=\prod M_{X_i}(a_it)$ for independent normal, gamma and Poisson $X_i$."""
+    rng, one = seed.numpy(), torch.ones((), dtype=torch.float64)
+    laws = [Normal(0.5 * one, 1), Gamma(2 * one, 2), Poisson(1.5 * one)]
+    draws = [rng.normal(0.5, 1, samples), rng.gamma(2, 0.5, samples), rng.poisson(1.5, samples)]
+    if copy:  # the second variable has the law of the first because it is the first
+        laws[1], draws[1] = laws[0], draws[0]
+    a = (1.0, 1.5, -0.5)  # M(4t) is finite: 4 * 0.3 * 1.5 is below 2, the rate of the gamma law
+    total = sum(weight * drawn for weight, drawn in zip(a, draws, strict=True))
+    t = torch.linspace(-reach, reach, 8, dtype=torch.float64)
+    value, error = empirical_mgf(torch.from_numpy(total), t)
+    logs = [log_mgf(law, strict=True)(weight * t) for weight, law in zip(a, laws, strict=True)]
+    product = torch.stack(logs).sum(dim=0).exp()
+    return estimates(value, product, error=error, why="a mean of exp(tX); M(4t) is finite").drawn(
+        Series("E[exp(tS)] over draws", t, value, error=5 * error),
+        Series("product of three", t, product, role="predicted"),
+        *(Series(f"M of {name}", t, log.exp(), role="other")
+          for name, log in zip(("X1", "X2", "X3"), logs, strict=True)),
+        x="t", y="moment generating function",
+    )
+
+
+@claim(control={"law": "normal"}, source="Curtiss 1942")
+def mgf_uniqueness(
+    seed: Seed, *, k: Annotated[int, Range(1, 30)] = 3, samples: Samples = 100_000,
+    law: Literal["gamma", "normal"] = "gamma",
+) -> Evidence:
+    r"""$\sum_{i\le k}Z_i^2$ has the MGF of Gamma(k/2, scale 2), so it has that law."""
+    one = torch.ones((), dtype=torch.float64)
+    ours, theirs = Gamma(k / 2 * one, 0.5), stats.gamma(k / 2, scale=2)
+    if law == "normal":  # with the same mean and variance
+        ours, theirs = Normal(k * one, math.sqrt(2 * k)), stats.norm(k, math.sqrt(2 * k))
+    z, t = torch.linspace(-40, 40, 801, dtype=one.dtype), torch.linspace(-1, 0.4, 29).to(one)
+    terms = (Normal(0 * one, one).log_prob(z) + t[:, None] * z**2).exp()
+    squared = torch.trapezoid(terms, z, dim=1)  # spectrally accurate: all derivatives end at 0
+    rng, draws = seed.torch(), torch.zeros(samples, dtype=one.dtype)
+    for _ in range(k):
+        draws += torch.randn(samples, generator=rng, dtype=one.dtype) ** 2
+    tested: Any = stats.kstest(draws.numpy(), theirs.cdf)
+    heights, edges = np.histogram(draws.numpy(), bins=80, density=True)
+    middles = (edges[1:] + edges[:-1]) / 2
+    radius = dkw_radius(samples, RARE)
+    return every({
+        "distance of the distribution functions": at_most(
+            tested.statistic, radius, why=DKW
+        ).drawn(
+            Series("draws of a sum of squares", middles, heights, style="bars"),
+            Series(f"{law} law", middles, theirs.pdf(middles), role="predicted"),
+            x="value", y="density",
+        ),
+        "logarithm of the MGF": identical(k * squared.log(), log_mgf(ours)(t)),
+    })

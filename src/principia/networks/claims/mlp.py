@@ -1,0 +1,266 @@
+r"""Multilayer perceptron: what is true of it, and what would refute it."""
+
+import itertools
+import math
+from typing import Annotated, Literal
+
+import torch
+from torch import nn
+from torch.nn import functional
+from torch.utils.flop_counter import FlopCounterMode
+
+from principia.lab.claims import claim
+from principia.lab.domains import Range
+from principia.lab.draws import randn
+from principia.lab.evidence import Evidence, Series
+from principia.lab.relations import at_most, equal, every, identical, slope
+from principia.lab.seeds import Seed
+from principia.networks.activations import ACTIVATIONS
+from principia.networks.mlp import (
+    MLP,
+    ActivationName,
+    as_linear_functional,
+    flip_signs,
+    hidden_weights,
+    level_set_points,
+    permute_hidden,
+    rebuilt_with,
+    rescale_unit,
+    ridge,
+    widen,
+    with_scaled_units,
+)
+
+Dim = Annotated[int, Range(2, 50)]
+Width = Annotated[int, Range(2, 200)]
+Depth = Annotated[int, Range(2, 8)]
+
+
+@claim(
+    control={"bias_in": "R^n"}, source="by definition",
+    misprint=r"$b\in\mathbb R^n$, as many biases as inputs",
+)
+def parameter_count(
+    seed: Seed, *, networks: Annotated[int, Range(1, 200)] = 30, depth: Depth = 3,
+    widest: Annotated[int, Range(10, 300)] = 60, bias_in: Literal["R^m", "R^n"] = "R^m",
+) -> Evidence:
+    r"""A layer from width $n$ to $m$ has $m(n+1)$ parameters, for its bias is in $\mathbb R^m$."""
+    rng, layers = seed.torch(), []
+    for _ in range(networks):
+        sizes = torch.randperm(widest, generator=rng)[: depth + 1] + 1  # no two are equal
+        layers += MLP(sizes.tolist(), rng=rng).layers
+    widths = torch.tensor([[one.in_features, one.out_features] for one in layers])
+    counts = [sum(part.numel() for part in one.parameters()) for one in layers]
+    biases = widths[:, 1] if bias_in == "R^m" else widths[:, 0]
+    return equal(
+        counts, widths.prod(dim=1) + biases, tol=0, why="a count", detail=f"{len(layers)} layers"
+    )
+
+
+@claim(control={"order": "last first"}, source="by definition")
+def composition(
+    seed: Seed, *, depth: Depth = 3, width: Width = 20, activation: ActivationName = "tanh",
+    order: Literal["first first", "last first"] = "first first",
+) -> Evidence:
+    r"""The network is $F^L\circ\dots\circ F^1$, and hooks on its parts see every $x^l$."""
+    rng, seen = seed.torch(), []
+    mlp = MLP([width] * (depth + 1), activation=activation, out_activation="sigmoid", rng=rng)
+    mlp, x = mlp.double(), randn(rng, 3, 50, width)
+    functions = [ACTIVATIONS[activation].module()] * (depth - 1) + [torch.sigmoid]
+    pairs = list(zip(mlp.layers, functions, strict=True))
+    explicit = [x]
+    for layer, phi in pairs if order == "first first" else pairs[::-1]:
+        W, b = layer.weight, layer.bias
+        explicit.append(phi(torch.einsum("mn,...n->...m", W, explicit[-1]) + b))
+    for part in (mlp.phi, mlp.out_phi):
+        part.register_forward_hook(lambda module, inputs, output: seen.append(output))
+    output, hooked = mlp(x), torch.stack(seen)
+    return every({
+        "network": identical(output, explicit[-1]),
+        "hooks": identical(hooked, torch.stack(explicit[1:])),
+        "activations": identical(torch.stack(mlp.activations(x)), torch.stack(explicit)),
+    })
+
+
+@claim(control={"bias": True}, source="Riesz 1907, in finite dimension by the basis")
+def linear_functional(
+    seed: Seed, *, dim: Dim = 10, width: Width = 30, depth: Depth = 3, bias: bool = False
+) -> Evidence:
+    r"""$f$ is linear exactly if $f(x)=w^\top x$, with $w_i=f(e_i)$ read off the basis vectors."""
+    rng = seed.torch()
+    sizes = [dim, *[width] * (depth - 1), 1]
+    mlp = MLP(sizes, activation="identity", bias=bias, rng=rng).double()
+    w = as_linear_functional(lambda x: mlp(x)[:, 0], dim)
+    x, y, a, b = *randn(rng, 2, 1000, dim), *randn(rng, 2, 1000, 1)
+    mixed, apart = mlp(a * x + b * y), a * mlp(x) + b * mlp(y)
+    return every({
+        "f(x) = w'x": identical(mlp(x)[:, 0], x @ w),
+        "f(ax + by) = af(x) + bf(y)": identical(mixed, apart),
+    })
+
+
+@claim(control={"tilt": 30.0}, source="Logan and Shepp 1975")
+def ridge_invariance(
+    seed: Seed, *, dim: Dim = 10, perturbations: Annotated[int, Range(100, 100_000)] = 10_000,
+    level: Annotated[float, Range(-0.95, 0.95)] = 0.5, tilt: Annotated[float, Range(0, 90)] = 0.0,
+) -> Evidence:
+    r"""$f(x+\delta)=f(x)$ if $\delta\perp w$; $\nabla f\parallel w$; $\{f=c\}$ are hyperplanes."""
+    rng = seed.torch()
+    w, b = 4 * functional.normalize(randn(rng, dim), dim=0), float(randn(rng, 1))
+    x, steps = randn(rng, 2, perturbations, dim)
+    unit, tilted = w / w.norm(), math.radians(tilt)
+    steps = functional.normalize(steps - (steps @ unit)[:, None] * unit, dim=1)
+    moved = x + math.cos(tilted) * steps + math.sin(tilted) * unit
+    value, gradient = ridge(x.requires_grad_(), w, b, torch.sin)
+    (slopes,) = torch.autograd.grad(value.sum(), x)
+    first = math.asin(level)
+    turns = 2 * math.pi * torch.arange(-3, 4, dtype=torch.float64)
+    fields = torch.cat([first + turns, math.pi - first + turns])  # all z near 0 with sin z = level
+    some = moved[:100]
+    onto = some + ((fields[:, None] - (some @ w + b)) / (w @ w))[..., None] * w  # (14, 100, dim)
+    plane = w.new_tensor([3.0, 4.0])
+    found = level_set_points(lambda x: ridge(x, plane, b, torch.sin)[0], level, cells=40)
+    z = found @ plane + b
+    nearest = fields[(z[:, None] - fields).abs().argmin(dim=1)]
+    return every({
+        "across w": identical(ridge(moved, w, b, torch.sin)[0], value),
+        "gradient": identical(gradient, slopes),
+        "gradient along w": identical((slopes @ unit)[:, None] * unit, slopes),
+        "value on all hyperplanes": identical(ridge(onto, w, b, torch.sin)[0], level),
+        "level set in the plane": identical(z, nearest).drawn(
+            Series("points of the level set", found[:, 0], found[:, 1]), x="x₁", y="x₂",
+        ),
+    })
+
+
+@claim(control={"angle": 60.0}, source="by the chain rule")
+def gradient_normal_to_level_set(
+    seed: Seed, *, dim: Dim = 5, width: Width = 30, depth: Annotated[int, Range(2, 5)] = 3,
+    angle: Annotated[float, Range(0, 90)] = 0.0,
+) -> Evidence:
+    r"""$\nabla f=0$ or $\nabla f\perp\{f=c\}$: along tangents $f$ changes by $O(\epsilon^2)$."""
+    rng, turn = seed.torch(), math.radians(angle)
+    mlp = MLP([dim, *[width] * (depth - 1), 1], activation="tanh", rng=rng).double()
+    x, v = randn(rng, 2, 500, dim)
+    (gradient,) = torch.autograd.grad(mlp(x.requires_grad_()).sum(), x)
+    normal = functional.normalize(gradient, dim=1)
+    tangent = functional.normalize(v - (v * normal).sum(dim=1, keepdim=True) * normal, dim=1)
+    eps = torch.logspace(-3.5, -1.5, 9, dtype=torch.float64)
+    steps = eps[:, None, None] * (math.cos(turn) * tangent + math.sin(turn) * normal)
+    free = eps[:, None, None] * v
+    changes = {
+        "along tangents": mlp(x + steps) - mlp(x),
+        # f(x) + f(-x) has no gradient at 0: all directions are alike
+        "where the gradient is 0": mlp(free) + mlp(-free) - 2 * mlp(0 * v),
+    }
+    return every({
+        name: slope(
+            eps, one.square().mean(dim=(1, 2)).sqrt(), 2, tol=0.1,
+            why="the terms beyond the square are a share ε of it or less",
+            labels=("length ε of the step", "root mean square of the change of f"),
+        )
+        for name, one in changes.items()
+    })
+
+
+@claim(control={"outgoing": "kept"}, source="Hecht-Nielsen 1990")
+def permutation_symmetry(
+    seed: Seed, *, width: Width = 20, depth: Depth = 3, few: Annotated[int, Range(2, 6)] = 4,
+    activation: ActivationName = "gelu", outgoing: Literal["permuted", "kept"] = "permuted",
+) -> Evidence:
+    r"""$F[W,b]=P^{-1}F[PW,Pb]$: $m$ hidden units have $m!$ parameter vectors for one function."""
+    rng = seed.torch()
+    mlp = MLP([5, *[width] * (depth - 1), 3], activation=activation, rng=rng).double()
+    x, cycle, parts = randn(rng, 100, 5), torch.randperm(width, generator=rng), {}
+    perm = cycle[cycle.argsort().add(1) % width]  # one long cycle: every unit moves
+    for layer in range(1, depth):
+        other = permute_hidden(mlp, layer, perm)
+        if outgoing == "kept":
+            other.layers[layer].weight = mlp.layers[layer].weight
+        units = mlp.activations(x)[layer][:, perm]
+        parts[f"units of layer {layer}"] = identical(other.activations(x)[layer], units)
+        parts[f"function, layer {layer}"] = identical(other(x), mlp(x))
+    small = MLP([5, few, 3], activation=activation, rng=rng).double()
+    copies = [permute_hidden(small, 1, one) for one in itertools.permutations(range(few))]
+    vectors = {tuple(nn.utils.parameters_to_vector(one.parameters()).tolist()) for one in copies}
+    outputs = torch.stack([one(x) for one in copies])
+    parts["m! parameter vectors"] = equal(len(vectors), math.factorial(few), tol=0, why="a count")
+    parts["one function"] = identical(outputs, small(x).expand_as(outputs))
+    return every(parts)
+
+
+@claim(control={"odd": "relu"}, source="Sussmann 1992; Neyshabur, Salakhutdinov and Srebro 2015")
+def sign_and_scale_symmetry(
+    seed: Seed, *, width: Width = 20, depth: Depth = 3, c: Annotated[float, Range(0.01, 100)] = 7.0,
+    odd: Literal["tanh", "hardtanh", "identity", "relu"] = "tanh",
+    homogeneous: Literal["relu", "leaky_relu", "avu", "identity"] = "relu",
+) -> Evidence:
+    r"""Odd $\varphi$: flip $(w,b,\nu)$; ReLU: $(cw,cb,\nu/c)$, $c>0$; the function is the same."""
+    rng, parts, sizes = seed.torch(), {}, [5, *[width] * (depth - 1), 3]
+    flipping, scaling = (MLP(sizes, activation=one, rng=rng).double() for one in (odd, homogeneous))
+    x, signs = randn(rng, 100, 5), 1 - 2.0 * (torch.arange(width) % 2).roll(1)
+    for layer in range(1, depth):
+        # the control is what flip_signs refuses
+        flip = flip_signs if odd != "relu" else lambda *given: with_scaled_units("control", *given)
+        parts[f"signs, layer {layer}"] = identical(flip(flipping, layer, signs)(x), flipping(x))
+        scaled = rescale_unit(scaling, layer, width - 1, c)
+        parts[f"scale, layer {layer}"] = identical(scaled(x), scaling(x))
+        before, after = (one.activations(x)[layer][:, -1] for one in (scaling, scaled))
+        parts[f"unit, layer {layer}"] = identical(after, c * before)
+    return every(parts)
+
+
+@claim(
+    control={"shift": "0"}, source="Fukumizu and Amari 2000",
+    misprint=r"an extra unit with $w=b=0$ leaves the map unchanged, for any $\varphi$",
+)
+def nesting(
+    seed: Seed, *, width: Width = 20, depth: Depth = 3,
+    alpha: Annotated[float, Range(-2, 3)] = 0.3, shift: Literal["ν / 2", "0"] = "ν / 2",
+) -> Evidence:
+    r"""Width $m$ lives in $m+1$: $\nu=0$, a split unit, or $w=b=0$, the last if $\varphi(0)=0$."""
+    rng, last = seed.torch(), depth - 1
+    sizes, x, parts = [5, *[width] * last, 3], randn(rng, 100, 5), {}
+    for name in ("tanh", "relu", "sigmoid"):
+        mlp = MLP(sizes, activation=name, rng=rng).double()
+        for how in ("zero", "split", "dead")[: 2 if name == "sigmoid" else 3]:
+            wider = widen(mlp, last, how, i=width - 1, alpha=alpha, rng=rng)
+            parts[f"{name}, {how}"] = identical(wider(x), mlp(x))
+            grown = [*sizes[:last], width + 1, 3]
+            parts[f"widths, {name}, {how}"] = equal(wider.sizes, grown, tol=0, why="a count")
+    incoming, outgoing = hidden_weights("nesting", mlp, last)  # of the sigmoid, which is 1/2 at 0
+    nu = randn(rng, 3, 1)
+    silent = functional.pad(incoming, (0, 0, 0, 1))
+    dead = rebuilt_with(mlp, last, silent, torch.hstack([outgoing, nu]))
+    predicted = mlp(x) + (nu[:, 0] / 2 if shift == "ν / 2" else 0)
+    return every({**parts, "sigmoid, w = b = 0": identical(dead(x), predicted)})
+
+
+@claim(control={"inputs": "1"}, source="by counting")
+def layer_cost(
+    seed: Seed, *, batch: Annotated[int, Range(1, 64)] = 8,
+    largest: Annotated[int, Range(512, 2048)] = 1024, inputs: Literal["n", "1"] = "n",
+) -> Evidence:
+    r"""A layer costs $mn$ multiply-adds and only $m$ activations: the product dominates."""
+    rng, products, units = seed.torch(), [], []
+    widths = torch.linspace(256, largest, 6).long().tolist()
+    shapes = [(m, n if inputs == "n" else 1) for m, n in zip(widths, widths[::-1], strict=True)]
+    shapes += [(one, one if inputs == "n" else 1) for one in widths]
+    for m, n in shapes:
+        layer = MLP([n, m], out_activation="relu", rng=rng)
+        layer.out_phi.register_forward_hook(lambda *seen: units.append(seen[-1].numel()))
+        with FlopCounterMode(display=False) as counter, torch.no_grad():
+            layer(torch.ones(batch, n))
+        products.append(counter.get_total_flops())
+    (m, n), flops, applied = torch.tensor(shapes).T, torch.tensor(products), torch.tensor(units)
+    return every({
+        "flops": equal(flops, 2 * batch * m * n, tol=0, why="a count").drawn(
+            Series("multiply-adds", m * n, flops / 2),
+            Series("activations", m * n, applied, "other", "points"),
+            Series("B m n", m * n, batch * m * n, "predicted"), x="m n", y="operations", log="xy",
+        ),
+        "activations": equal(applied, batch * m, tol=0, why="a count"),
+        "activations for each multiply-add": at_most(
+            applied / (flops / 2), 1 / 256, why="1/n, and n is 256 or more"
+        ),
+    })

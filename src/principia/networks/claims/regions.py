@@ -1,0 +1,332 @@
+r"""Linear regions: what is true of it, and what would refute it."""
+
+import math
+from typing import Annotated, Literal
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from principia.connectionism.cover import cover_count
+from principia.lab.claims import claim
+from principia.lab.domains import Range
+from principia.lab.evidence import Evidence, Series
+from principia.lab.relations import at_least, at_most, equal, every, identical, never, tends_to
+from principia.lab.seeds import Seed
+from principia.networks.mlp import MLP
+from principia.networks.regions import (
+    activation_pattern,
+    arrangement_cells,
+    count_patterns,
+    crossing_planes,
+    folded,
+    folding_network,
+    montufar_bound,
+    regions_1d,
+    regions_2d,
+    zaslavsky,
+)
+
+Weights = Literal["folding", "random"]
+INTEGERS = "integers, compared exactly"
+
+
+@claim(
+    control={"cells": "all off, all on"},
+    source="Montúfar, Pascanu, Cho and Bengio 2014",
+    misprint=r"only two cells, $X_0$ where all units are off and $X_1$ where all are on",
+)
+def affine_on_cells(
+    seed: Seed, *, units: Annotated[int, Range(2, 9)] = 4, width: Annotated[int, Range(2, 12)] = 6,
+    cells: Literal["one a pattern", "all off, all on"] = "one a pattern",
+) -> Evidence:
+    r"""A ReLU net is affine on each cell $1\{Wx+b>0\}=\kappa$, and there are up to $2^m$."""
+    net, rng = _random_network(seed, (units, units, 1)), seed.child("points").torch()
+    layer = net.layers[0]
+    wanted = torch.cartesian_prod(*[torch.tensor([False, True])] * units).repeat_interleave(5, 0)
+    fields = torch.rand(wanted.shape, generator=rng, dtype=torch.float64) + 0.1
+    x = torch.linalg.solve(layer.weight, (fields.where(wanted, -fields) - layer.bias).mT).mT
+    x = x.detach().requires_grad_()
+    y = net(x)[:, 0]
+    (slopes,) = torch.autograd.grad(y.sum(), x)
+    first = slopes[::5].repeat_interleave(5, 0)  # of the first of five points in a cell
+    rises = (first * (x - x[::5].repeat_interleave(5, 0))).sum(dim=1)
+    deep = _random_network(seed.child("deep"), (2, width, width, 2))
+    found = regions_2d(deep, (-3, 3, -3, 3))
+    weights = torch.rand(found.corners.shape[:2], generator=rng, dtype=torch.float64)
+    inside = (weights[..., None] * found.corners).sum(dim=1) / weights.sum(dim=1, keepdim=True)
+    affine = (found.weight @ inside[..., None])[..., 0] + found.bias
+    packed = torch.cat(activation_pattern(deep, found.centers), dim=1).numpy()
+    seen = np.unpackbits(packed.reshape(len(found), 2, -1), axis=2, count=width)
+    return every({
+        "patterns": equal(
+            count_patterns(net, x), 2**units if cells == "one a pattern" else 2, tol=0, why=INTEGERS
+        ),
+        "gradient within a cell": identical(slopes, first),
+        "differences within a cell": identical(y, y[::5].repeat_interleave(5) + rises),
+        "two layers are affine on polygons": identical(deep(inside), affine),
+        "patterns of the polygons": never(
+            seen.reshape(len(found), -1) != found.pattern.numpy(), why="a definition"
+        ),
+        "one polygon a pattern": equal(
+            len(found.pattern.unique(dim=0)), len(found), tol=0, why="cells are convex: integers"
+        ),
+        "the polygons fill the box": identical(found.areas.sum(), 36.0),
+    })
+
+
+def _random_network(seed: Seed, sizes: tuple[int, ...], activation: str = "relu") -> MLP:
+    rng = seed.torch()
+    return _redrawn(MLP(sizes, activation=activation, rng=rng).double(), rng)
+
+
+def _redrawn(net: MLP, rng: torch.Generator) -> MLP:
+    """Give a network He's weights, and biases of variance 1."""
+    for layer in net.layers:
+        nn.init.normal_(layer.weight, 0, (2 / layer.in_features) ** 0.5, generator=rng)
+        nn.init.normal_(layer.bias, 0, 1, generator=rng)
+    return net
+
+
+@claim(control={"first": 1}, source="Zaslavsky 1975; Schläfli 1852")
+def zaslavsky_claim(
+    seed: Seed, *, units: Annotated[int, Range(1, 12)] = 8, inputs: Annotated[int, Range(1, 4)] = 2,
+    first: Annotated[int, Range(0, 1)] = 0,
+) -> Evidence:
+    r"""$m$ generic hyperplanes of $\mathbb R^n$ have $\sum_{i=0}^{\min(n,m)}\binom mi$ cells."""
+    cases = [(3, 2), (4, 2), (5, 2), (6, 3), (units, inputs)]
+    planes = [_planes(seed.child(case), *case) for case in cases]
+    formula = [sum(math.comb(m, i) for i in range(first, min(m, n) + 1)) for m, n in cases]
+    shallow = []
+    for W, b in planes[:3]:
+        net = MLP((2, len(W), 1), rng=seed.torch()).double()
+        net.layers[0].load_state_dict({"weight": W, "bias": b})
+        pairs = torch.combinations(torch.arange(len(W)))
+        far = 2 * float(torch.linalg.solve(W[pairs], -b[pairs]).abs().max())  # beyond all crossings
+        shallow.append(len(regions_2d(net, (-far, far, -far, far))))
+    return every({
+        "cells": equal([len(arrangement_cells(*one)) for one in planes], formula, tol=0,
+                       why=INTEGERS),
+        "zaslavsky": equal([zaslavsky(*case) for case in cases], formula, tol=0, why=INTEGERS),
+        "polygons": equal(shallow, formula[:3], tol=0, why=INTEGERS),
+    })
+
+
+def _planes(seed: Seed, m: int, n: int) -> tuple[Tensor, Tensor]:
+    """Draw m Gaussian hyperplanes of n dimensions."""
+    drawn = torch.randn(m, n + 1, generator=seed.torch(), dtype=torch.float64)
+    return drawn[:, :-1], drawn[:, -1]
+
+
+@claim(control={"exponent": "m"}, source="Zaslavsky 1975")
+def shallow_growth(
+    seed: Seed, *, inputs: Annotated[int, Range(1, 6)] = 3, exponent: Literal["n", "m"] = "n"
+) -> Evidence:
+    r"""One layer has all $2^m$ cells up to $m=n$ units, then only $O(m^n)$."""
+    few = range(1, inputs + 1)
+    found = [len(arrangement_cells(*_planes(seed.child(m), m, inputs))) for m in few]
+    many = [2**k for k in range(2 + inputs, 20)]
+    exponents = [math.log2(zaslavsky(2 * m, inputs) / zaslavsky(m, inputs)) for m in many]
+    return every({
+        "growth": tends_to(
+            many, exponents, inputs if exponent == "n" else many[-1], tol=1e-3,
+            why="R(m) = m^n / n! (1 + O(n² / m)), and m is half a million at last",
+            labels=("units m", "exponent between m and 2m"),
+        ),
+        "up to m = n": equal(found, [2**m for m in few], tol=0, why=INTEGERS),
+        "at m = n + 1": equal(
+            len(arrangement_cells(*_planes(seed, inputs + 1, inputs))), 2 ** (inputs + 1) - 1,
+            tol=0, why=INTEGERS,
+        ),
+    })
+
+
+@claim(control={"position": "two parallel"}, source="Zaslavsky 1975")
+def general_position(
+    seed: Seed, *, units: Annotated[int, Range(5, 9)] = 6, inputs: Annotated[int, Range(2, 4)] = 3,
+    position: Literal["generic", "two parallel", "concurrent"] = "generic",
+) -> Evidence:
+    r"""Generic hyperplanes have $R(m)$ cells, parallel or concurrent ones have fewer."""
+    m, n = units, inputs
+    expected = {
+        "generic": zaslavsky(m, n),
+        "two parallel": zaslavsky(m - 1, n) + zaslavsky(m - 2, n - 1),  # the last meets m - 2
+        "concurrent": zaslavsky(m, n) - 1,  # n + 1 through a point: their simplex is gone
+        "all through 0": cover_count(m, n),
+    }
+    counts = {}
+    for name in expected:
+        W, b = _planes(seed.child(name), m, n)
+        kind = position if name == "generic" else name
+        if kind == "two parallel":
+            W[1] = -2 * W[0]
+        elif kind == "concurrent":
+            b[: n + 1] = -W[: n + 1].sum(dim=1)  # through (1, ..., 1)
+        elif kind == "all through 0":
+            b = torch.zeros_like(b)
+        counts[name] = len(arrangement_cells(W, b))
+    fewer = list(counts.values())[1:]
+    return every({
+        **{one: equal(counts[one], expected[one], tol=0, why=INTEGERS) for one in expected},
+        "fewer": at_most(fewer, expected["generic"] - 1, why=INTEGERS),
+    })
+
+
+@claim(
+    control={"weights": "random"},
+    source="Montúfar, Pascanu, Cho and Bengio 2014",
+    misprint=r"every network has at least $R(m)\lfloor m/n\rfloor^{n(L-1)}$ regions",
+)
+def montufar(
+    seed: Seed, *, units: Annotated[int, Range(2, 8)] = 6, depth: Annotated[int, Range(2, 5)] = 5,
+    weights: Weights = "folding",
+) -> Evidence:
+    r"""Some weights of depth $L$ give $R(m)\lfloor m/n\rfloor^{n(L-1)}$ regions or more."""
+    cases = [(m, L) for m in (2, 3, units) for L in range(2, depth + 1)]
+    nets = [_network(seed.child((m, L)), weights, 1, m, L) for m, L in cases]
+    counts, bounds = [_pieces(net) for net in nets], [montufar_bound(1, m, L) for m, L in cases]
+    flat = [(4, 2), (6, 3)]
+    polygons = [regions_2d(_network(seed.child(one), weights, 2, *one), (-1, 2, -1, 2))
+                for one in flat]
+    # of an even number of folds the last one leads below 0, which later layers see once
+    exact = [m ** (L - 1) * (m + 1) + 1 + (m % 2 == 0 and L > 2) for m, L in cases]
+    deep = range(2, depth + 1)
+    return every({
+        "one input": at_least(counts, bounds, why=INTEGERS).drawn(
+            Series(f"{units} units a layer", deep, counts[-len(deep):]),
+            Series("bound", deep, bounds[-len(deep):], role="bound"),
+            x="hidden layers L", y="regions", log="y",
+        ),
+        "two inputs": at_least(
+            [len(one) for one in polygons], [montufar_bound(2, *one) for one in flat], why=INTEGERS
+        ),
+        "smallest area": at_least(
+            [float(one.areas.min()) for one in polygons], 1e-6,
+            why="the cells of 3-fold folds have 6e-5 or more; what is smaller is rounding",
+        ),
+        "folds counted by hand": equal(counts, exact, tol=0, why=INTEGERS),
+    })
+
+
+def _network(seed: Seed, weights: Weights, n: int, m: int, L: int) -> MLP:
+    if weights == "folding":
+        return folding_network(n, m, L)
+    return _random_network(seed, (n, *[m] * L, 1))
+
+
+def _pieces(net: MLP) -> int:
+    """Count regions on the line, but for corners beyond 1000."""
+    return len(regions_1d(net, -1000, 1000)) - 1
+
+
+@claim(
+    control={"reading": "at most"},
+    source="Serra, Tjandraatmadja and Ramalingam 2018: for n = 1 the maximum is (m + 1)^L, m >= 3",
+    misprint=r"the number of regions is at most $O((m/n)^{n(L-1)}m^n)$",
+)
+def lower_not_upper(
+    seed: Seed, *, depth: Annotated[int, Range(3, 8)] = 6,
+    reading: Literal["at least", "at most"] = "at least",
+) -> Evidence:
+    r"""$(m/n)^{n(L-1)}m^n$ bounds the maximum from below only: $m=2$, $n=1$ has 7 > 4, 14 > 8."""
+    deep = range(2, depth + 1)
+    counts = [_pieces(folding_network(1, 2, L)) for L in deep]
+    powers = [2**L for L in deep]
+    exceeded = (at_most(counts, powers, why=INTEGERS) if reading == "at most" else
+                at_least(counts, [one + 1 for one in powers], why=INTEGERS))
+    # three units fold four times: slopes 3.5, -3.5, 3.5, -7, two of the units look to the left
+    t = torch.tensor([2.0, 4.0, 6.0], dtype=torch.float64) / 7
+    cut = t.new_tensor([[1.0], [-1.0], [-1.0]]), t * t.new_tensor([-1.0, 1.0, 1.0])
+    join = t.new_tensor([[-7.0, 7.0, -10.5]]), t.new_tensor([5.0])
+    most = [_pieces(folded(cut, join, crossing_planes(1, 3), L)) for L in deep]
+    return every({
+        "two units": exceeded.drawn(
+            Series("folding network", deep, counts),
+            Series("expression", deep, powers, role="bound"),
+            x="hidden layers L", y="regions", log="y",
+        ),
+        "three units have 4^L, no constant times 3^L": equal(
+            most, [4**L for L in deep], tol=0, why=INTEGERS
+        ),
+    })
+
+
+@claim(control={"weights": "random"}, source="Montúfar, Pascanu, Cho and Bengio 2014")
+def depth_vs_width(
+    seed: Seed, *, units: Annotated[int, Range(2, 4)] = 2, depth: Annotated[int, Range(4, 8)] = 6,
+    weights: Weights = "folding",
+) -> Evidence:
+    r"""At equal parameters depth has exponentially more regions: $L=5$ has 50, $L=1$ only 11."""
+    deep = range(1, depth + 1)
+    nets = [_network(seed.child(L), weights, 1, units, L) for L in deep]
+    wide = [(sum(one.numel() for one in net.parameters()) - 1) // 3 for net in nets]
+    shallow = [_pieces(folding_network(1, m, 1)) for m in wide]
+    counts = [_pieces(net) for net in nets]
+    ratio = [a / b for a, b in zip(counts, shallow, strict=True)]
+    return every({
+        "deep": at_least(counts, [montufar_bound(1, units, L) for L in deep], why=INTEGERS).drawn(
+            Series("deep", deep, counts), Series("one layer", deep, shallow, role="predicted"),
+            x="hidden layers L", y="regions with equal parameters", log="y",
+        ),
+        "one layer": equal(shallow, [m + 1 for m in wide], tol=0, why="m points on a line"),
+        "the ratio grows": at_least(ratio[2:], ratio[1:-1], why="exponential over linear"),
+        "growth a layer": at_least(
+            counts[-1] / counts[-2], units - 0.5, why="m folds a layer, up to the last piece"
+        ),
+    })
+
+
+@claim(control={"weights": "folding"}, source="Hanin and Rolnick 2019, Complexity")
+def random_nets(
+    seed: Seed, *, nets: Annotated[int, Range(30, 100)] = 30,
+    weights: Literal["random", "folding"] = "random",
+) -> Evidence:
+    r"""With random weights the pieces along a line are about as many as the units, at any depth."""
+    widths = (6, 16, 32) if weights == "random" else (6,)  # 32 units would fold a million times
+    cases = [(m, L) for m in widths for L in range(1, 5)]
+    counts = []
+    for m, L in cases:
+        net, rng = _network(seed, weights, 1, m, L), seed.child((m, L)).torch()
+        draws = range(nets if weights == "random" else 0)
+        counts.append(np.mean([_pieces(_redrawn(net, rng)) for _ in draws] or [_pieces(net)]))
+    neurons = [m * L for m, L in cases]
+    return equal(
+        np.log2(np.array(counts) / neurons), 0, tol=1, why="a factor of 2, for what `about` means"
+    ).drawn(
+        Series("regions", neurons, counts),
+        Series("as many as units", [6, max(neurons)], [6, max(neurons)], role="predicted"),
+        x="units of all layers", y="regions on a line", log="xy",
+    )
+
+
+@claim(
+    control={"activation": "tanh"},
+    source="Hein, Andriushchenko and Bitterwolf 2019, theorem 3.1",
+)
+def affine_at_infinity(
+    seed: Seed, *, inputs: Annotated[int, Range(2, 20)] = 2,
+    width: Annotated[int, Range(16, 64)] = 32, classes: Annotated[int, Range(2, 5)] = 3,
+    activation: Literal["relu", "leaky_relu", "tanh"] = "relu",
+) -> Evidence:
+    r"""Along a ray a ReLU net is affine from some point on, and its softmax tends to certainty."""
+    rng, straight, certain = seed.child("rays").torch(), [], []
+    net = _random_network(seed, (inputs, width, width, classes), activation)
+    for _ in range(40):
+        _redrawn(net, rng)
+        rays = 1e4 * torch.randn(5, inputs, generator=rng, dtype=torch.float64)
+        certain.append(net(rays).softmax(dim=1).amax(dim=1).detach() >= 0.999)
+        for ray in rays if activation != "tanh" else ():
+            last = float(regions_1d(net, 0 * ray, ray)[-2].norm() / ray.norm())
+            steps = torch.linspace(last, 1, 5, dtype=torch.float64)[:, None]
+            rises = net(steps * ray).diff(dim=0)
+            straight.append((rises.diff(dim=0).abs().max() / (1 + rises.abs().max())).detach())
+    confident = at_least(
+        torch.cat(certain).double().mean(), 0.95,
+        why="all but the rays along which two classes rise equally fast",
+    )
+    if activation == "tanh":
+        return confident
+    return every({
+        "confidence at 10^4": confident,
+        "beyond the last corner": equal(straight, 0, tol=1e-9, why="rounding of four differences"),
+    })

@@ -1,0 +1,246 @@
+r"""Residual networks: what is true of it, and what would refute it."""
+
+import math
+from typing import Annotated, Any, Literal
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from principia.lab.claims import claim
+from principia.lab.domains import Range
+from principia.lab.draws import randn
+from principia.lab.evidence import Evidence, Series
+from principia.lab.relations import at_least, at_most, equal, every, identical
+from principia.lab.seeds import Seed
+from principia.networks.activations import ACTIVATIONS
+from principia.networks.residual import (
+    Branch,
+    DenseBlock,
+    ResidualLayer,
+    ResidualMLP,
+    SkipNetwork,
+    path_expansion,
+    skip_jacobian,
+)
+
+Dim = Annotated[int, Range(2, 50)]
+Points = Annotated[int, Range(10, 10_000)]
+SIGMOID_FIRST = sorted(ACTIVATIONS, key=lambda name: name != "sigmoid")  # its φ(0) is not 0
+
+
+@claim(control={"offset": "none"}, source="He, Zhang, Ren and Sun 2016, CVPR, sec. 3.1")
+def identity_at_zero(
+    seed: Seed, *, dim: Dim = 10, points: Points = 100, offset: Literal["φ(0)", "none"] = "φ(0)"
+) -> Evidence:
+    r"""With $W=0$ and $b=0$ a residual layer is the identity, exactly, for every $\varphi$."""
+    rng, parts = seed.torch(), {}
+    x = randn(rng, points, dim)
+    for name in SIGMOID_FIRST:
+        kept = ACTIVATIONS[name].module()(x.new_zeros(1)) if offset == "none" else 0
+        for extra in (None, 0, 3):
+            layer = ResidualLayer(
+                dim, m=dim + (extra or 0), activation=name, project=extra is not None, zero=True,
+                rng=rng,
+            ).double()
+            shortcut = "x" if extra is None else f"Vx, {extra} more outputs"
+            parts[f"{name}, {shortcut}"] = equal(
+                layer(x) + kept, functional.pad(x, (0, extra or 0)), tol=0,
+                why="exact: φ(0) - φ(0) is 0",
+            )
+    net = ResidualMLP(dim, width=dim, depth=5, n_out=dim, alpha=0.0, rng=rng).double()
+    affine = net.leave(net.enter(x))
+    return every({**parts, "branches times α = 0": equal(net(x), affine, tol=0, why="exact")})
+
+
+@claim(
+    control={"offset": "none"}, source="He, Zhang, Ren and Sun 2016, CVPR, eq. 2",
+    misprint=r"$\varphi(Wx+b)+Vx$, residual for $V=I$: $\frac12$ off for $\sigma$",
+)
+def projected_residual(
+    seed: Seed, *, n: Dim = 10, m: Dim = 6, points: Points = 100,
+    offset: Literal["φ(0)", "none"] = "φ(0)",
+) -> Evidence:
+    r"""$Vx+[\varphi(Wx+b)-\varphi(0)]$ changes the width; $V=I$ recovers the residual layer."""
+    rng, parts = seed.torch(), {}
+    x = randn(rng, points, n)
+    for name in SIGMOID_FIRST:
+        phi = ACTIVATIONS[name].module()
+        rest = phi(x.new_zeros(1)) if offset == "φ(0)" else 0
+        layers = {
+            "V = I": ResidualLayer(n, activation=name, rng=rng),
+            f"from {n} to {m}": ResidualLayer(n, m=m, activation=name, project=True, rng=rng),
+        }
+        for kind, layer in layers.items():
+            for parameter in layer.double().parameters():
+                _set(parameter, randn(rng, *parameter.shape))
+            linear = layer.branch.linear
+            V = torch.eye(n).to(x) if layer.shortcut is None else layer.shortcut.weight
+            bent = phi(torch.einsum("mn,bn->bm", linear.weight, x) + linear.bias)
+            parts[f"{name}, {kind}"] = identical(
+                torch.einsum("mn,bn->bm", V, x) + bent - rest, layer(x)
+            )
+    return every(parts)
+
+
+def _set(parameter: Tensor, value: Tensor) -> None:
+    with torch.no_grad():
+        parameter.copy_(value)
+
+
+@claim(
+    control={"activation": "tanh"}, source="Veit, Wilber and Belongie 2016, sec. 3",
+    misprint=r"$x+\varphi(W_1x)+\varphi(W_2x)+\varphi(W_2\varphi(W_1x))$ for nonlinear $\varphi$",
+)
+def path_count(
+    seed: Seed, *, depth: Annotated[int, Range(2, 10)] = 8, dim: Annotated[int, Range(2, 30)] = 8,
+    activation: Literal["identity", "tanh", "relu"] = "identity",
+) -> Evidence:
+    r"""$L$ linear layers are a sum over $2^L$ paths, $\binom Lk$ of them through $k$ branches."""
+    rng, phi = seed.torch(), ACTIVATIONS[activation].module()
+    net, x = _bent_network(rng, dim, depth, activation, gain=1.0), randn(rng, 50, dim)
+    Ws = torch.stack([one.detach() for one in net.parameters() if one.ndim == 2])
+    walked = x[None]
+    for W in Ws:
+        walked = torch.cat([walked, phi(walked @ W.mT)])  # around the layer, and through it
+    paths = path_expansion(Ws)
+    lengths = path_expansion(x.new_full((depth, 1, 1), 2)).flatten().log2().long()
+    counts, steps = torch.bincount(lengths), range(depth + 1)
+    binomial = [math.comb(depth, k) for k in steps]
+    return every({
+        "number of paths": equal(len(paths), 2**depth, tol=0, why="a count"),
+        "paths of each length": equal(counts, binomial, tol=0, why="a count").drawn(
+            Series("paths", steps, counts, style="bars"),
+            Series("L over k", steps, binomial, "predicted", "points"),
+            x="branches k on the path", y="number of paths",
+        ),
+        "network = sum over paths": identical(walked.sum(dim=0), net(x)),
+        "product = sum of products": identical(
+            paths.sum(dim=0), torch.linalg.multi_dot([*(Ws + torch.eye(dim).to(Ws)).flip(0)])
+        ),
+        "each path": identical(x @ paths.mT, walked),
+    })
+
+
+def _bent_network(
+    rng: torch.Generator, dim: int, depth: int, activation: str, gain: float, alpha: float = 1.0
+) -> SkipNetwork:
+    """Build layers y + α φ(Wy) with weights of variance gain²/n."""
+    net = SkipNetwork(lambda: Branch(dim, dim, activation, rng), depth=depth, alpha=alpha).double()
+    for parameter in net.parameters():
+        _set(parameter, gain / 2**0.5 * parameter)
+    return net
+
+
+@claim(control={"order": "increasing j"}, source="the chain rule; He et al. 2016, ECCV, eq. 5")
+def skip_gradient_product(
+    seed: Seed, *, depth: Annotated[int, Range(3, 20)] = 6, dim: Annotated[int, Range(2, 30)] = 8,
+    alpha: Annotated[float, Range(0.05, 1)] = 0.7,
+    order: Literal["decreasing j", "increasing j"] = "decreasing j",
+) -> Evidence:
+    r"""$\partial\ell/\partial\Theta_k$ has the factors $I+\alpha\,\partial f/\partial y_{j-1}$."""
+    rng = seed.torch()
+    net = _bent_network(rng, dim, depth, "tanh", gain=1.0, alpha=alpha)
+    for bias in [*net.parameters()][1::2]:
+        _set(bias, randn(rng, dim))
+    (x, target), one = randn(rng, 2, dim), torch.eye(dim, dtype=torch.float64)
+    states = net.states(x)
+    exact = torch.autograd.grad((states[-1] - target).square().sum() / 2, [*net.parameters()])
+    weights = [parameter.detach() for parameter in net.parameters()]
+    W, b, y = torch.stack(weights[::2]), torch.stack(weights[1::2]), torch.stack(states).detach()
+    slope = ACTIVATIONS["tanh"].derivative(torch.einsum("kmn,kn->km", W, y[:-1]) + b)
+    factors, formula, products = one + alpha * slope[..., None] * W, [], []  # factors (L, n, n)
+    for k in range(1, depth + 1):
+        product = one
+        for factor in factors[k:]:
+            product = factor @ product if order == "decreasing j" else product @ factor
+        down = (y[-1] - target) @ product * alpha * slope[k - 1]
+        formula += [torch.outer(down, y[k - 1]), down]
+        products.append(product)
+    found = [skip_jacobian(net, x, since=k) for k in range(1, depth + 1)]
+    flat = [torch.cat([part.flatten() for part in all_parts]) for all_parts in (exact, formula)]
+    jacobian: Any = torch.autograd.functional.jacobian(net, x)
+    return every({
+        "gradients of all Θ": identical(*flat),
+        "skip_jacobian since k": identical(torch.stack(found), torch.stack(products)),
+        "skip_jacobian since the input": identical(skip_jacobian(net, x[None])[0], jacobian),
+    })
+
+
+@claim(control={"skip": False}, source="He, Zhang, Ren and Sun 2016, ECCV, sec. 2")
+def gradient_survives_depth(
+    seed: Seed, *, width: Annotated[int, Range(32, 128)] = 32,
+    gain: Annotated[float, Range(0.3, 0.9)] = 0.8, networks: Annotated[int, Range(2, 10)] = 5,
+    skip: bool = True,
+) -> Evidence:
+    r"""With skips the gradient at the input does not decay with depth; without, exponentially."""
+    depths, kept, lost = torch.tensor([5, 10, 20, 40, 60, 80, 100]), [], []
+    for number in range(networks):
+        rng = seed.child(number).torch()
+        net = _bent_network(rng, width, int(depths[-1]), "tanh", gain)
+        x, readout = randn(rng, 20, width).requires_grad_(), randn(rng, width)
+        plain = [x]
+        for branch in net.branches:
+            plain.append(branch(plain[-1]))
+        lost.append(_gradient_norms(plain, readout, depths))
+        kept.append(_gradient_norms(net.states(x), readout, depths) if skip else lost[-1])
+    rates = [_rates(depths, torch.stack(one)) for one in (kept, lost)]  # a layer, of each network
+    noise = (6 / 5 / (2 * width) / float(depths[-1] - depths[0])) ** 0.5
+    return every({
+        "decay with skips": at_least(
+            rates[0], -0.01, why="chance may take 1/e in 100 layers; on average the norm grows"
+        ).drawn(
+            Series("with skips" if skip else "skip=False", depths, torch.stack(kept).mean(0).exp()),
+            Series("without", depths, torch.stack(lost).mean(dim=0).exp(), "other", "points"),
+            Series("√n gain to the depth", depths, width**0.5 * gain ** depths.double(), "bound"),
+            x="layers", y="norm of the gradient at the input", log="y",
+        ),
+        "decay without": at_most(
+            rates[1], math.log(gain), slack=5 * noise,
+            why="5 standard errors of a line through a random walk: a layer changes the log of the "
+            "norm by ln(gain) or less on average, with a spread of 1/√(2n)",
+        ),
+    })
+
+
+def _gradient_norms(states: list[Tensor], readout: Tensor, depths: Tensor) -> Tensor:
+    """Give the mean log norm of the gradient at the input for outputs behind several depths."""
+    gradients = [
+        torch.autograd.grad((states[depth] @ readout).sum(), states[0], retain_graph=True)[0]
+        for depth in depths
+    ]
+    return torch.stack(gradients).norm(dim=2).log().mean(dim=1)
+
+
+def _rates(x: Tensor, y: Tensor) -> Tensor:
+    """Fit a line through each row of y and give its slope."""
+    centered = x.double() - x.double().mean()
+    return y @ centered / centered.square().sum()
+
+
+@claim(control={"join": "add"}, source="Huang, Liu, van der Maaten and Weinberger 2017, sec. 3")
+def dense_width(
+    seed: Seed, *, n: Dim = 6, growth: Annotated[int, Range(1, 20)] = 4,
+    depth: Annotated[int, Range(1, 20)] = 5, join: Literal["concatenate", "add"] = "concatenate",
+) -> Evidence:
+    r"""A dense block of growth $g$ has width $n+lg$ behind layer $l$; its Jacobian contains $I$."""
+    rng = seed.torch()
+    x = randn(rng, n)
+    block: Any = DenseBlock(n, growth=growth, depth=depth, activation="tanh", rng=rng).double()
+    made, widths = [x], [n]
+    for layer in block.layers:
+        _set(layer.bias, randn(rng, growth))
+        made.insert(0, torch.tanh(layer.weight @ torch.cat(made) + layer.bias))
+        widths.append(sum(len(one) for one in made))
+    joined, joined_widths = block, block.widths
+    if join == "add":
+        joined, joined_widths = _bent_network(rng, n, depth, "tanh", 1.0), [n] * (depth + 1)
+    jacobian: Any = torch.autograd.functional.jacobian(joined, x)
+    return every({
+        "block ∂x/∂x": identical(jacobian[-n:], torch.eye(n)),
+        "widths": equal(
+            joined_widths, [n + layer * growth for layer in range(depth + 1)], tol=0, why="a count"
+        ),
+        "widths of the outputs": equal(widths, block.widths, tol=0, why="a count"),
+        "recursion": identical(block(x), torch.cat(made)),
+    })

@@ -1,0 +1,107 @@
+r"""Linear dynamics: what it reaches on data."""
+
+from typing import Annotated
+
+import numpy as np
+import torch
+from scipy.stats import kendalltau
+from torch import Tensor
+from torch.nn.functional import one_hot
+
+from principia.lab import figures
+from principia.lab.data.digits import digits
+from principia.lab.data.mnist import mnist
+from principia.lab.domains import Range
+from principia.lab.evidence import Picture, Series
+from principia.lab.experiments import Run, at_least_goal, at_most_goal, experiment
+from principia.networks.claims.linear_dynamics import (
+    STEP,
+    crossings,
+    frame,
+    half_time,
+    mode_curves,
+    normal,
+)
+from principia.networks.linear_dynamics import (
+    TwoLayerLinear,
+    Whitener,
+    aligned_init,
+    cross_moment,
+    mode_flow,
+    mode_strengths,
+)
+
+TINY_START = 1e-6  # scale of the weights that know nothing of the modes
+CHUNKS = 50  # of a long descent, between which its progress is told
+
+
+@experiment(
+    reaches={
+        "deviation": at_most_goal(0.01), "order": at_least_goal(0.9),
+        "mnist_deviation": at_most_goal(0.01), "mnist_order": at_least_goal(0.9),
+    },
+    floor={"deviation": at_most_goal(0.01), "order": at_least_goal(0.9)},
+    source="Saxe, McClelland and Ganguli (2014), Exact solutions to the nonlinear dynamics of "
+    "learning in deep linear neural networks, sec. 1, here on handwritten digits",
+)
+def digit_modes(
+    run: Run, *, a0: Annotated[float, Range(1e-5, 0.05)] = 0.001,
+    hidden: Annotated[int, Range(10, 50)] = 20, starts: Annotated[int, Range(1, 20)] = 5,
+    lr: Annotated[float, Range(0.001, 0.05)] = STEP,
+) -> None:
+    """Learns classes of whitened digits mode by mode, from aligned and from tiny random weights."""
+    x, labels, x_more, labels_more = digits()
+    problems: dict[str, tuple[Tensor, Tensor, int | None]] = {
+        "": (torch.cat([x, x_more]), torch.cat([labels, labels_more]), None)
+    }
+    if run.full:
+        problems["mnist_"] = (*mnist("train", data_dir=run.data_dir), 50)
+    for name, (pictures, classes, directions) in problems.items():
+        # no layer has a bias, so that the second moment counts and not the covariance
+        whitener = Whitener(center=False).fit(pixels := pictures.flatten(1).double().numpy())
+        X, Y = torch.from_numpy(whitener.transform(pixels)[:, :directions]), one_hot(classes)
+        Gamma = cross_moment(X, Y - Y.double().mean(dim=0))
+        U, s, Vh = torch.linalg.svd(Gamma, full_matrices=False)
+        r = int((s > 1e-8 * s[0]).sum())  # centered classes add up to 0, which costs one mode
+        U, s, V = U[:, :r], s[:r], Vh[:r].mT
+
+        R = frame(run.seed.child(f"{name}R"), hidden, len(Gamma))
+        model, end = aligned_init(Gamma, a0, R), 2 * float(half_time(s[-1], a0))
+        times, measured = _descent(run, model, Gamma, U, V, end, lr, f"{name}aligned start")
+        predicted = mode_flow(s, a0, times)
+        picture = Picture(mode_curves(times, measured, predicted), "time", "strength of the modes")
+        run.figure(f"{name}modes", figures.draw(picture))
+
+        shapes = {"Q": (len(Gamma), hidden), "W": (hidden, X.shape[1])}
+        end, orders, curves = 1.3 * float(half_time(s[-1], TINY_START**2)), [], ()
+        for start in range(1, starts + 1):  # chance may swap two modes of nearly one strength
+            seeds = run.seed.child(f"{name}{start}")
+            model = TwoLayerLinear(*(TINY_START * normal(seeds.child(side), *shape)
+                                     for side, shape in shapes.items()))
+            what = f"{name}random start {start}"  # an order needs no fine steps
+            times, found = _descent(run, model, Gamma, U, V, end, 5 * lr, what)
+            halves = crossings(found, s / 2, float(times[1]))
+            orders.append(kendalltau(s, -halves).statistic)  # type: ignore[attr-defined]
+            curves = tuple(Series(f"s = {s[k]:.3f}", times, found[:, k], "other") for k in range(r))
+        run.figure(f"{name}random_start", figures.draw(Picture(curves, "time", picture.y)))
+        run.record(**{
+            f"{name}modes": r, f"{name}dropped": whitener.dropped_,
+            f"{name}strongest": float(s[0]), f"{name}weakest": float(s[-1]),
+            f"{name}deviation": float(((measured - predicted).abs() / s).max()),
+            f"{name}order": float(np.mean(orders)),
+        })
+
+
+def _descent(
+    run: Run, model: TwoLayerLinear, Gamma: Tensor, U: Tensor, V: Tensor, end: float, lr: float,
+    what: str,
+) -> tuple[Tensor, Tensor]:
+    """Descend up to a time, and give times and strengths, some 400 of them."""
+    every = max(1, round(end / lr / CHUNKS / 8))
+    found = [mode_strengths(model.Q, model.W, U, V)[None].detach()]
+    for _ in run.steps(range(CHUNKS), what):
+        Qs, Ws = model.descend(Gamma, lr=lr, steps=8 * every, every=every)
+        found.append(mode_strengths(Qs, Ws, U, V)[1:])
+        model = TwoLayerLinear(Qs[-1], Ws[-1])
+    strengths = torch.cat(found)
+    return lr * every * torch.arange(len(strengths), dtype=Gamma.dtype), strengths

@@ -1,0 +1,277 @@
+r"""Curriculum: what is true of it, and what would refute it."""
+
+import copy
+import math
+from collections.abc import Callable
+from typing import Annotated, Literal
+
+import torch
+from scipy.stats import chisquare
+from torch import Tensor, nn
+from torch.nn import functional as F
+from torch.optim import SGD, Adam, Optimizer
+
+from principia.lab.claims import claim
+from principia.lab.data.digits import digits
+from principia.lab.domains import Range
+from principia.lab.evidence import Evidence, Series
+from principia.lab.relations import at_least, equal, estimates, every, identical
+from principia.lab.seeds import Seed
+from principia.optimization.curriculum import (
+    SIGMAS,
+    WAVE,
+    Ackley,
+    Continuation,
+    Curriculum,
+    ParallelMLP,
+    Rastrigin,
+    pretrain,
+    ramp,
+    smoothed,
+    transfer,
+)
+
+Sigmas = tuple[Annotated[float, Range(0, 10)], ...]
+CONVEX = math.sqrt(math.log(WAVE / 2) / (2 * math.pi**2))  # where the smoothing of Rastrigin is
+
+
+@claim(control={"exponent": "2π²σ"}, source="Mobahi and Fisher 2015; characteristic function")
+def smoothing_closed_form(
+    seed: Seed, *, sigma: Annotated[float, Range(0.05, 0.9)] = 0.3,
+    dim: Annotated[int, Range(1, 4)] = 2, samples: Annotated[int, Range(1000, 200_000)] = 100_000,
+    exponent: Literal["2π²σ²", "2π²σ"] = "2π²σ²",
+) -> Evidence:
+    r"""$E[h(x+\sigma\xi)]=\sum x_i^2+\sigma^2-10e^{-2\pi^2\sigma^2}\cos2\pi x_i+10$, Rastrigin."""
+    rng = seed.torch()
+    x = 5 * (2 * torch.rand(50, dim, generator=rng, dtype=torch.float64) - 1)
+    cloud = smoothed(Rastrigin(dim), sigma, samples + samples % 2, rng)
+    exact = smoothed(Rastrigin(dim), sigma)
+    if exponent == "2π²σ":
+        exact.fading = math.exp(-2 * math.pi**2 * sigma)  # type: ignore[assignment]
+    pairs = torch.cat([cloud.pairs(some) for some in x.split(5)])  # type: ignore[operator]
+    line = torch.linspace(-2, 2, 161, dtype=torch.float64)
+    along = torch.cat([line[:, None], torch.zeros(len(line), dim - 1)], dim=1)
+    few = smoothed(Rastrigin(dim), sigma, 2000, seed.child("picture").torch())
+    return every({
+        "mean over the cloud": estimates(
+            pairs.mean(dim=1), exact.value(x), error=pairs.std(dim=1) / pairs.shape[1] ** 0.5, k=4,
+            why="of the mean over independent pairs of opposite points",
+        ).drawn(
+            Series("h", line, Rastrigin(dim).value(along), "other"),
+            Series("mean over 2,000 points", line[::4], few.value(along[::4])),
+            Series("closed form", line, exact.value(along), "predicted"),
+            x="x₁, the others 0", y="objective and its smoothing",
+        ),
+        "sampled value": identical(cloud.value(x[:5]), pairs[:5].mean(dim=1)),
+        "smoothing twice": identical(
+            smoothed(smoothed(Rastrigin(dim), 0.6 * sigma), 0.8 * sigma).value(x),
+            smoothed(Rastrigin(dim), sigma).value(x),
+        ),
+    })
+
+
+@claim(control={"sigma": 0.4}, source="Mobahi and Fisher 2015, by the second derivative")
+def smoothing_convexifies(
+    seed: Seed, *, sigma: Annotated[float, Range(0.3, 2)] = 0.52,
+    grid: Annotated[int, Range(100, 10_000)] = 1000,
+) -> Evidence:
+    r"""Rastrigin's $h_\sigma$ is convex iff $\sigma\ge\sqrt{\ln(20\pi^2)/2\pi^2}\approx0.517$."""
+    x = torch.linspace(0, 1, 2 * grid + 1, dtype=torch.float64)  # a period, with its middle
+    low, high = 0.1, 2.0
+    while high - low > 1e-6:
+        middle = (low + high) / 2
+        low, high = (low, middle) if float(_curvature(middle, x).min()) >= 0 else (middle, high)
+    here = _curvature(sigma, x)
+    drawn = [
+        Series(f"σ = {one:g}", x, _curvature(one, x), "other", "line")
+        for one in (0.4, 0.45, 0.5, 0.6)
+    ]
+    return every({
+        "smallest second derivative": at_least(
+            here.min(), 0, slack=1e-9, why="float64 rounding of derivatives of size 400"
+        ).drawn(
+            *drawn, Series(f"σ = {sigma:g}, by autograd", x[:: max(1, grid // 25)],
+                           here[:: max(1, grid // 25)]),
+            Series("convex above", [0, 1], [0, 0], "bound"), x="x", y="second derivative of h_σ",
+        ),
+        "where it becomes convex": equal(
+            high, CONVEX, tol=1e-3, why="bisection to 1e-6; the grid holds the least convex point"
+        ),
+        "strong convexity": identical(
+            here.min(), 2 - WAVE * math.exp(-2 * math.pi**2 * sigma**2)
+        ),
+    })
+
+
+def _curvature(sigma: float, x: Tensor) -> Tensor:
+    """Differentiate the smoothing of Rastrigin's function of one variable twice."""
+    at = x[:, None].clone().requires_grad_()
+    value = Rastrigin(1, sigma=sigma).value(at).sum()
+    (slopes,) = torch.autograd.grad(value, at, create_graph=True)
+    return torch.autograd.grad(slopes.sum(), at)[0][:, 0]
+
+
+@claim(control={"sigmas": (0.0,)}, source="Mobahi and Fisher 2015")
+def continuation_finds_the_global_minimum(
+    seed: Seed, *, starts: Annotated[int, Range(100, 1000)] = 500,
+    samples: Annotated[int, Range(200, 400)] = 256, sigmas: Sigmas = SIGMAS,
+) -> Evidence:
+    r"""Falling $\sigma$: the tracked minimum ends as the global one (of Rastrigin and Ackley)."""
+    rng = seed.torch()
+    start = 5 * (2 * torch.rand(starts, 2, generator=rng, dtype=torch.float64) - 1)
+    exact = Continuation(Rastrigin(), sigmas)
+    sampled = Continuation(
+        Ackley(), sigmas, lr=lambda sigma: max(sigma, 0.02) / 2, steps=8,
+        samples=samples + samples % 2, rng=rng,
+    )
+    parts = {}
+    for name, method, share in (("Rastrigin", exact, 0.95), ("Ackley", sampled, 0.9)):
+        path = torch.cat([start[None], method.minimize(start)])
+        found = path[-1].abs().amax(dim=1) < 0.05
+        some = path[:, :12].norm(dim=2)
+        parts[name] = at_least(
+            found.double().mean(), share, why="almost every start; plain descent has 1 or 2 in 100",
+            detail=f"share of {starts} starts",
+        ).drawn(
+            *(Series(f"start {k + 1}", range(len(path)), some[:, k], "other", "line")
+              for k in range(some.shape[1])),
+            x="stage: 0 is the start, then the widths σ in their order",
+            y="distance from the global minimum",
+        )
+    return every(parts)
+
+
+@claim(control={"reached": 0.8}, source="Bengio, Louradour, Collobert and Weston 2009, sec. 3")
+def curriculum_ends_uniform(
+    seed: Seed, *, samples: Annotated[int, Range(20, 2000)] = 500,
+    draws: Annotated[int, Range(50_000, 200_000)] = 100_000,
+    start: Annotated[float, Range(0.05, 0.5)] = 0.15,
+    reached: Annotated[float, Range(0.5, 1)] = 1.0,
+) -> Evidence:
+    r"""At full pace all samples are equally likely, so that the minimizer is that of the whole."""
+    rng = seed.torch()
+    X, d, y = (torch.randn(samples, n, generator=rng, dtype=torch.float64) for n in (3, 1, 1))
+    y = y + d * X[:, :1]  # hard samples have another slope
+    whole = torch.linalg.lstsq(X, y, driver="gelsd").solution
+    kinds: dict[Literal["easiest", "soft"], Callable[[float], float]] = {
+        "easiest": ramp(start), "soft": lambda p: 2 * start / (1 - p) if p < 1 else math.inf,
+    }
+    parts = {}
+    for kind, pace in kinds.items():
+        lesson = Curriculum(d[:, 0], pace, kind=kind)
+        p = (reached - start) / (1 - start) if kind == "easiest" else reached
+        counts = lesson.sample(draws, p, rng).bincount(minlength=samples)
+        root = lesson.probabilities(p).sqrt()[:, None]
+        ranks = torch.linspace(0, 1, 20, dtype=torch.float64)
+        binned = torch.stack([one.double().mean() for one in counts[d[:, 0].argsort()].chunk(20)])
+        parts[f"{kind}, chi-square"] = at_least(
+            chisquare(counts.numpy()).pvalue, 1e-6, why="a correct sampler fails once in a million",
+            detail=f"p-value of {draws} draws",
+        ).drawn(
+            Series("drawn", ranks[: len(binned)], binned * samples / draws, style="bars"),
+            Series("uniform", [0, 1], [1, 1], "predicted"),
+            x="difficulty, from the easiest twentieth to the hardest",
+            y="draws over those of a uniform sampler",
+        )
+        parts[f"{kind}, minimizer"] = identical(
+            torch.linalg.lstsq(root * X, root * y, driver="gelsd").solution, whole
+        )
+    return every(parts)
+
+
+@claim(control={"difficulty": "random"}, source="Bengio et al. 2009; Wu, Dyer and Neyshabur 2021")
+def curriculum_speeds_noisy_digits(
+    seed: Seed, *, pairs: Annotated[int, Range(20, 40)] = 20,
+    noise: Annotated[float, Range(1.2, 1.8)] = 1.5,
+    target: Annotated[float, Range(0.8, 0.87)] = 0.85,
+    difficulty: Literal["noise", "random"] = "noise",
+) -> Evidence:
+    r"""At one pacing, clean digits before noisy ones learn faster than random before random."""
+    rng, (x, y, x_test, y_test) = seed.torch(), digits()
+    levels = noise * torch.rand(pairs, len(x), generator=rng)
+    shown = x.flatten(1) + levels[..., None] * torch.randn(pairs, len(x), 64, generator=rng)
+    first, second = torch.rand(2, pairs, len(x), generator=rng)
+    hard = torch.cat([levels if difficulty == "noise" else first, second])  # (2 pairs, N)
+    arms = [Curriculum(one, ramp(0.15)) for one in hard.chunk(2)]
+    dice = [seed.child("batches").torch() for _ in arms]  # samples of the same ranks for both
+    net = ParallelMLP([64, 64, 64, 10], copies=pairs, rng=rng)
+    nets = _joined(net, net)  # one start for both arms of a pair
+    sgd = SGD(nets.parameters(), lr=0.1)
+    row, steps, seen = torch.arange(pairs)[:, None], 750, []
+    for step in range(steps):
+        drawn = [arm.sample(32, step / steps, rng) for arm, rng in zip(arms, dice, strict=True)]
+        inputs, labels = torch.cat([shown[row, one] for one in drawn]), y[torch.cat(drawn)]
+        _learn(nets, sgd, inputs, labels)
+        if (step + 1) % 10 == 0:
+            seen.append(_accuracies(nets, x_test.flatten(1), y_test))
+            if (torch.stack(seen).amax(dim=0) >= target).all():
+                break
+    curves, at = torch.stack(seen), 10 * torch.arange(1, len(seen) + 1)
+    times = torch.where(curves.cummax(dim=0).values >= target, 0, 10).sum(dim=0) + 10.0
+    ordered, random = times.view(2, pairs)
+    gain = (random - ordered).double()
+    error = float(gain.std()) / pairs**0.5
+    both = curves.view(len(seen), 2, pairs).mean(dim=2)
+    return at_least(
+        gain.mean(), 3 * error, why="three standard errors of the mean of paired differences",
+        detail=f"steps gained: {float(ordered.mean()):.0f} against {float(random.mean()):.0f}",
+    ).drawn(
+        Series(f"by {difficulty}", at, both[:, 0]), Series("random", at, both[:, 1], "other"),
+        Series("target", [0, int(at[-1])], [target] * 2, "bound"),
+        x="step", y="accuracy on clean digits, mean of the nets",
+    )
+
+
+def _joined(first: nn.Module, second: nn.Module) -> nn.Module:
+    """Put parallel nets beside parallel nets."""
+    both = copy.deepcopy(first)
+    for one, other in zip(both.parameters(), second.parameters(), strict=True):
+        one.data = torch.cat([one.data, other.data])
+    return both
+
+
+def _learn(nets: nn.Module, optimizer: Optimizer, x: Tensor, labels: Tensor) -> None:
+    """Take a step of all the parallel nets."""
+    optimizer.zero_grad()
+    F.cross_entropy(nets(x).mT, labels, reduction="none").mean(dim=1).sum().backward()
+    optimizer.step()
+
+
+@torch.no_grad()
+def _accuracies(nets: nn.Module, x: Tensor, y: Tensor) -> Tensor:
+    """Measure the accuracy of each of the parallel nets."""
+    return (nets(x).argmax(dim=-1) == y).double().mean(dim=-1)
+
+
+@claim(
+    control={"pretrain_steps": 0},
+    source="Hinton, Osindero and Teh 2006; Vincent et al. 2010; Erhan et al. 2010",
+)
+def pretraining_opens_deep_sigmoid_nets(
+    seed: Seed, *, depth: Annotated[int, Range(5, 8)] = 5,
+    pretrain_steps: Annotated[int, Range(0, 200)] = 100,
+    steps: Annotated[int, Range(200, 400)] = 400, copies: Annotated[int, Range(3, 6)] = 3,
+) -> Evidence:
+    r"""Greedy pretraining makes a deep sigmoid net learn where its random start stalls."""
+    rng, (x, y, x_test, y_test) = seed.torch(), digits()
+    encoder = ParallelMLP([64] * (depth + 1), copies=copies, activation="sigmoid", rng=rng)
+    net = ParallelMLP([64] * (depth + 1) + [10], copies=copies, activation="sigmoid", rng=rng)
+    plain = transfer(encoder, copy.deepcopy(net))
+    if pretrain_steps:
+        pretrain(encoder, x.flatten(1), steps=pretrain_steps, seed=seed.child("pretraining"))
+    both = _joined(transfer(encoder, net), plain)
+    adam, seen = Adam(both.parameters(), lr=3e-3), []
+    for step in range(steps + 1):
+        if step % 50 == 0:
+            seen.append(_accuracies(both, x_test.flatten(1), y_test))
+        rows = torch.randint(len(x), (64,), generator=rng)
+        _learn(both, adam, x[rows].flatten(1), y[rows].expand(2 * copies, -1))
+    pretrained, random = torch.stack(seen).view(-1, 2, copies).mean(dim=2).unbind(dim=1)
+    at = 50 * torch.arange(len(seen))
+    return at_least(
+        pretrained[-1] - random[-1], 0.2, why="a gap, far beyond the spread of nets, 0.1",
+        detail=f"mean accuracy {float(pretrained[-1]):.3f} against {float(random[-1]):.3f}",
+    ).drawn(
+        Series("pretrained", at, pretrained), Series("random start", at, random, "other", "line"),
+        x="step of supervised training", y="test accuracy, mean of the nets",
+    )

@@ -1,0 +1,190 @@
+r"""Gradient flow: what is true of it, and what would refute it."""
+
+from typing import Annotated, Literal
+
+import numpy as np
+import torch
+from scipy.integrate import simpson
+from torch import Tensor
+
+from principia.lab.claims import claim
+from principia.lab.domains import Range
+from principia.lab.evidence import Evidence, Series
+from principia.lab.relations import at_most, equal, every, slope
+from principia.lab.seeds import Seed
+from principia.optimization.gradient_descent import descend
+from principia.optimization.gradient_flow import GradientFlow, Method, heun, modified_objective
+from principia.optimization.problems import (
+    LogisticRisk,
+    Problem,
+    Quadratic,
+    Quartic,
+    SineBowl,
+    log_spaced,
+    noisy_logistic,
+)
+
+Finest = Annotated[int, Range(6, 9)]
+
+
+@claim(control={"integrator": "Heun"}, source="Hairer, Norsett and Wanner 1993, thm. 3.4")
+def gd_is_euler(
+    seed: Seed, *, finest: Finest = 7, integrator: Literal["GD", "Heun"] = "GD",
+) -> Evidence:
+    r"""At a fixed time gradient descent is $O(\eta)$ from the flow: it is Euler's method."""
+    problems: dict[str, tuple[Problem, float]] = {
+        "logistic": (_logistic(seed), 2.0),
+        "sine bowl": (SineBowl().at(torch.tensor([[2.5], [-2.8], [1.2]])), 0.5),
+    }
+    parts, rates = {}, 2.0 ** -np.arange(3, finest + 1)
+    for name, (problem, scale) in problems.items():
+        steps = scale / float(problem.smoothness or 1) * rates  # as shares of the fastest time
+        time = 16 * steps[0]
+        exact = GradientFlow(problem).solve([time])[0]
+        errors = [
+            float((last_point(problem, step, round(time / step), integrator) - exact).norm())
+            for step in steps
+        ]
+        parts[name] = slope(
+            steps, errors, 1.0, tol=0.05, why="the next term bends the line by the step",
+            labels=("step η", f"distance from the flow, {name}"),
+        )
+    return every(parts)
+
+
+def _logistic(seed: Seed) -> LogisticRisk:
+    """Draw a logistic regression with noisy labels, and two starts far from its minimum."""
+    rng = seed.child("logistic").torch()
+    return noisy_logistic(rng, samples=60, dim=4).at(2 * torch.randn(2, 4, generator=rng))
+
+
+def last_point(problem: Problem, step: float, steps: int, integrator: str) -> Tensor:
+    """Give the last point of gradient descent, or of Heun's method."""
+    if integrator == "Heun":
+        return heun(problem, float(step), steps)[-1]
+    twin = problem.at(problem.theta)
+    sgd = torch.optim.SGD(twin.parameters(), lr=float(step))
+    return descend(twin, sgd, steps, record=("theta",), at=[steps])["theta"][0]
+
+
+@claim(control={"integrand": "‖∇h‖"}, source="chain rule")
+def flow_dissipates_energy(
+    seed: Seed, *, time: Annotated[float, Range(0.5, 5)] = 2.0,
+    integrand: Literal["‖∇h‖²", "‖∇h‖"] = "‖∇h‖²",
+) -> Evidence:
+    r"""The flow loses $h(\theta(0))-h(\theta(t))=\int_0^t\Vert\nabla h\Vert^2$ in height."""
+    starts = 1 + 2 * torch.rand(5, 1, generator=seed.torch(), dtype=torch.float64)
+    parts = {}
+    for name, problem in {"sine bowl": SineBowl().at(starts), "logistic": _logistic(seed)}.items():
+        t = torch.linspace(0, time, 2001, dtype=torch.float64)
+        path = GradientFlow(problem).solve(t)
+        squares = (problem.gradient(path) ** 2).sum(dim=-1)
+        height = squares if integrand == "‖∇h‖²" else squares.sqrt()
+        lost = problem.value(path[0]) - problem.value(path)
+        integral = torch.from_numpy(simpson(height.numpy(), x=t.numpy(), axis=0))
+        running = torch.cumulative_trapezoid(height[:, 0], t)
+        parts[name] = equal(
+            integral / lost[-1], 1, tol=1e-6, why="Simpson's rule with 2000 steps; the solver"
+        ).drawn(
+            Series("h(θ(0)) − h(θ(t))", t[::40], lost[::40, 0]),
+            Series(f"∫ {integrand}", t[1::40], running[::40], "predicted"),
+            x="time t", y="height that was lost",
+        )
+    return every(parts)
+
+
+@claim(control={"error": 0.05}, source="linear differential equations")
+def quadratic_closed_form(
+    seed: Seed, *, dim: Annotated[int, Range(2, 30)] = 6,
+    error: Annotated[float, Range(0, 0.5)] = 0.0,
+) -> Evidence:
+    r"""On a quadratic $\theta(t)=\theta^*+Qe^{-\Lambda t}Q^\top(\theta(0)-\theta^*)$."""
+    rng = seed.torch()
+    Q = torch.linalg.qr(torch.randn(dim, dim, generator=rng, dtype=torch.float64)).Q
+    lam, best = torch.logspace(-2, 1, dim, dtype=Q.dtype), torch.randn(dim, generator=rng)
+    start = torch.randn(2, dim, generator=rng, dtype=Q.dtype)
+    bowl = Quadratic(lam, rotation=Q, minimizer=best).at(start)
+    t = torch.linspace(0, 10, 41, dtype=Q.dtype)
+    H = (Q * (1 + error) * lam) @ Q.mT
+    offset = start - best.double()
+    formula = best.double() + offset @ torch.matrix_exp(-t[:, None, None] * H)  # H is symmetric
+    parts = {}
+    methods: tuple[Method, ...] = ("exact", "RK45", "LSODA")
+    for method in methods:
+        found = GradientFlow(bowl, method=method, rtol=1e-10, atol=1e-12).solve(t)
+        parts[method] = equal(
+            found, formula, tol=1e-7, why="errors of 1e-10 a step add up over some hundred steps"
+        ).drawn(
+            *(Series(f"coordinate {k + 1}", t, found[:, 0, k]) for k in range(2)),
+            *(Series(f"formula {k + 1}", t, formula[:, 0, k], "predicted") for k in range(2)),
+            x="time t", y="θ(t)",
+        )
+    return every(parts)
+
+
+@claim(control={"power": 2.0}, source="Su, Boyd and Candes 2016, sec. 3.1")
+def flow_convex_rate(
+    seed: Seed, *, low: Annotated[float, Range(1e-8, 1e-3)] = 1e-8,
+    power: Annotated[float, Range(0.5, 2)] = 1.0,
+) -> Evidence:
+    r"""If h is convex, $h(\theta(t))-h^*\le\Vert\theta(0)-\theta^*\Vert^2/2t$ at every time."""
+    bowl, rng = log_spaced(low=low), seed.torch()
+    random = torch.randn(4, 400, generator=rng, dtype=torch.float64)
+    bowl = bowl.at(torch.cat([bowl.theta.detach(), random / random.norm(dim=1, keepdim=True)]))
+    t = torch.logspace(-1, 6, 71, dtype=torch.float64)
+    gaps = bowl.value(GradientFlow(bowl).solve(t))
+    bound = 1 / (2 * t**power)  # all starts are 1 from the minimum
+    return at_most(gaps / bound[:, None], 1, why="a theorem: no slack").drawn(
+        Series("h above its minimum", t, gaps[:, 0]),
+        Series(f"1 / 2t^{power:g}", t, bound, "bound"),
+        x="time t", y="gap", log="xy",
+    )
+
+
+@claim(control={"problem": "quartic"}, source="Lojasiewicz 1963")
+def flow_pl_rate(
+    seed: Seed, *, starts: Annotated[int, Range(2, 300)] = 100,
+    problem: Literal["sine bowl", "quartic"] = "sine bowl",
+) -> Evidence:
+    r"""With a PL constant $\mu$ the gap is at most $e^{-2\mu t}$ of the first, convex or not."""
+    mu = float(SineBowl.pl or 0)
+    kind = SineBowl() if problem == "sine bowl" else Quartic()
+    x = 4 * torch.rand(starts, 1, generator=seed.torch(), dtype=torch.float64) - 2
+    bowl = kind.at(torch.cat([x[:-1], torch.full((1, 1), 2.6)]))
+    starting, t = bowl.theta.detach()[:, 0], torch.linspace(0, 40, 81, dtype=torch.float64)
+    gaps = bowl.value(GradientFlow(bowl).solve(t))
+    bound = (-2 * mu * t).exp()
+    relative = gaps / gaps[0]
+    return at_most(
+        relative / bound[:, None], 1, slack=1e-6, why="a theorem, up to the solver's tolerance"
+    ).drawn(
+        *(Series(f"from {float(starting[k]):.2f}", t, relative[:, k].clamp(min=1e-20), "other")
+          for k in (0, starts // 2, -1)),
+        Series("exp(−2μt)", t, bound, "bound"), x="time t", y="gap, as a share of the first",
+        log="y",
+    )
+
+
+@claim(control={"coefficient": 0.5}, source="Barrett and Dherin 2021, thm. 3.1")
+def gd_follows_modified_flow(
+    seed: Seed, *, finest: Finest = 7, coefficient: Annotated[float, Range(0, 1)] = 0.25,
+) -> Evidence:
+    r"""Gradient descent is only $O(\eta^2)$ from the flow of $h+\frac\eta4\Vert\nabla h\Vert^2$."""
+    problem = _logistic(seed)
+    fastest = 2 / float(problem.smoothness or 1)
+    steps, time = fastest * 2.0 ** -np.arange(3, finest + 1), 2 * fastest
+    plain = GradientFlow(problem).solve([time])[0]
+    errors, others = [], []
+    for step in steps:
+        descent = last_point(problem, step, round(time / step), "GD")
+        # the component, unless the knob says another coefficient
+        modified = modified_objective(problem, 4 * coefficient * step) if coefficient else problem
+        flow = GradientFlow(modified).solve([time])[0]
+        errors.append(float((descent - flow).norm()))
+        others.append(float((descent - plain).norm()))
+    found = slope(steps, errors, 2.0, tol=0.1, why="the next term bends the line by the step")
+    series = found.picture.series if found.picture else ()
+    return found.drawn(
+        *series, Series("from the plain flow", steps, others, "other"),
+        x="step η", y="distance of descent from the flow", log="xy",
+    )

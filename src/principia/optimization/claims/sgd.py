@@ -1,0 +1,461 @@
+r"""Stochastic gradient descent: what is true of it, and what would refute it."""
+
+import itertools
+import math
+from typing import Annotated, Literal
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+from torch.func import functional_call, grad_and_value, stack_module_state, vmap
+from torch.nn import functional as F
+from torch.optim import SGD
+from torch.optim.lr_scheduler import LambdaLR
+
+from principia.lab.claims import claim
+from principia.lab.data.digits import digits
+from principia.lab.domains import Range
+from principia.lab.draws import randn
+from principia.lab.evidence import Evidence, Series
+from principia.lab.relations import at_least, at_most, equal, estimates, every, never, slope
+from principia.lab.seeds import Seed
+from principia.networks.mlp import MLP
+from principia.optimization.gradient_descent import descend
+from principia.optimization.problems import LogisticRisk, Problem, Quadratic, noisy
+from principia.optimization.sgd import (
+    Order,
+    Slopes,
+    batches,
+    empirical_risk,
+    gradient_variance,
+    per_sample_gradients,
+    zero_one_risk,
+)
+
+Dim = Annotated[int, Range(2, 10)]
+Draws = Annotated[int, Range(20_000, 50_000)]
+
+
+@claim(control={"reduction": "sum"}, source="Robbins and Monro 1951; Cochran 1977, theorem 2.1")
+def minibatch_gradient_is_unbiased(
+    seed: Seed, *, samples: Annotated[int, Range(6, 13)] = 9,
+    batch: Annotated[int, Range(2, 5)] = 4, dim: Dim = 3,
+    reduction: Literal["mean", "sum"] = "mean",
+) -> Evidence:
+    r"""$E_{S_K}[\nabla h(S_K)]=\nabla h(S_N)$ and $E[h(S_K)]=h(S_N)$, for any number $K$."""
+    model, x, y = _logistic(seed, samples, dim)
+    (w,) = model.weight.detach()
+
+    def batch_loss(w: Tensor, x: Tensor, y: Tensor) -> Tensor:
+        return F.binary_cross_entropy_with_logits(x @ w, y, reduction=reduction)
+
+    sets = _subsets(samples, batch)
+    gradients, values = vmap(grad_and_value(batch_loss), in_dims=(None, 0, 0))(w, x[sets], y[sets])
+    risk = LogisticRisk(x, y)
+    exact, alone = risk.gradient(w), per_sample_gradients(model, _log_loss, x, y)
+    why = "a mean over all subsets, nothing is drawn: float64 rounding"
+    cloud, mean = gradients.T, gradients.mean(dim=0)
+    return every({
+        "gradient": equal(mean, exact, tol=1e-14, why=why).drawn(
+            Series("of one batch", cloud[0], cloud[1], "other", "points"),
+            Series("their mean", mean[:1], mean[1:2]),
+            Series("of all samples", exact[:1], exact[1:2], "predicted", "points"),
+            x="first entry of the gradient", y="second entry",
+        ),
+        "value": equal(values.mean(), risk.value(w), tol=1e-14, why=why),
+        "batches of one": equal(alone.mean(dim=0), exact, tol=1e-14, why=why),
+    })
+
+
+def _logistic(seed: Seed, samples: int, dim: int) -> tuple[nn.Linear, Tensor, Tensor]:
+    """Draw a linear classifier without a bias, and inputs with labels 0 and 1, both present."""
+    rng = seed.torch()
+    return _line(randn(rng, dim)), randn(rng, samples, dim), torch.arange(samples).double() % 2
+
+
+def _line(weights: Tensor) -> nn.Linear:
+    """Build the linear model without a bias that has these weights."""
+    line = nn.Linear(len(weights), 1, bias=False, device="meta")
+    line.weight = nn.Parameter(weights.detach()[None])
+    return line
+
+
+def _subsets(n: int, size: int) -> Tensor:
+    return torch.tensor(list(itertools.combinations(range(n), size)))
+
+
+def _log_loss(outputs: Tensor, y: Tensor) -> Tensor:
+    return F.binary_cross_entropy_with_logits(outputs[:, 0], y)
+
+
+@claim(control={"shifted": 0.5}, source="Bottou, Curtis and Nocedal 2018, sec. 2.2")
+def risk_gradient_is_expectation(
+    seed: Seed, *, size: Annotated[int, Range(1, 64)] = 8, dim: Dim = 3, draws: Draws = 20_000,
+    shifted: Annotated[float, Range(0, 1)] = 0.0,
+) -> Evidence:
+    r"""$\nabla R=E_S[\nabla R(S)]$ if the samples $S$ are of the population of the risk $R$."""
+    rng = seed.torch()
+    (truth, theta), spread = randn(rng, 2, dim), 0.5 + torch.rand(dim, generator=rng)
+    moved = torch.rand(draws, size, 1, generator=rng) < shifted
+    x = spread * randn(rng, draws, size, dim) + 1.5 * moved
+    y = x @ truth + randn(rng, draws, size)
+    rows = theta.expand(draws, dim).clone().requires_grad_()
+    risks = ((x @ rows[..., None])[..., 0] - y).square().mean(dim=1) / 2
+    (gradients,) = torch.autograd.grad(risks.sum(), rows)
+    mean, exact, entries = gradients.mean(dim=0), spread**2 * (theta - truth), range(1, dim + 1)
+    error = gradients.std(dim=0) / draws**0.5
+    return estimates(mean, exact, error=error, k=4, why="mean over the sets of samples").drawn(
+        Series("mean over sets of samples", entries, mean, error=4 * error),
+        Series("gradient of the risk", entries, exact, "predicted", "points"),
+        x="entry of the gradient", y="value",
+    )
+
+
+@claim(control={"factor": "1"}, source="Cochran 1977, theorem 2.2")
+def variance_falls_as_one_over_batch(
+    seed: Seed, *, samples: Annotated[int, Range(4, 12)] = 9, dim: Dim = 3, draws: Draws = 20_000,
+    factor: Literal["(N - K) / (N - 1)", "1"] = "(N - K) / (N - 1)",
+) -> Evidence:
+    r"""Batches vary by $V/K$ with replacement, by $\frac VK\frac{N-K}{N-1}$ without it."""
+    model, x, y = _logistic(seed, samples, dim)
+    gradients = per_sample_gradients(model, _log_loss, x, y)
+    V, center = gradient_variance(gradients), gradients.mean(dim=0)
+
+    def spread(sets: Tensor) -> Tensor:
+        return (gradients[sets].mean(dim=1) - center).square().sum(dim=1).mean()
+
+    K = torch.arange(1, samples + 1, dtype=torch.float64)
+    without = torch.stack([spread(_subsets(samples, int(size))) for size in K])
+    predicted = V / K * (1 if factor == "1" else (samples - K) / (samples - 1))
+    rng, sizes = seed.child("draws").torch(), 2 ** torch.arange(7)
+    drawn = torch.stack([
+        spread(torch.randint(samples, (draws, int(size)), generator=rng)) for size in sizes
+    ])
+    return every({
+        "without replacement": equal(
+            without, predicted, tol=1e-12, why="a mean over all subsets: float64 rounding"
+        ).drawn(
+            Series("all subsets", K, without), Series("predicted", K, predicted, "predicted"),
+            Series("V / K, with replacement", K, V / K, "other"),
+            Series("drawn with replacement", sizes[:4], drawn[:4], "other", "points"),
+            x="samples K of a batch", y="variance of its gradient",
+        ),
+        "with replacement": slope(
+            sizes, drawn, -1, tol=0.02, why="each variance is known to about 1 %",
+            labels=("samples K of a batch", "variance of its gradient"),
+        ),
+    })
+
+
+@claim(
+    control={"form": "printed"}, source="Robbins and Monro 1951",
+    misprint=r"$\eta_t=1/\sqrt t$ satisfies both conditions of Robbins and Monro",
+)
+def robbins_monro_window(
+    seed: Seed, *, alpha: Annotated[float, Range(0.55, 1)] = 0.75,
+    form: Literal["correct", "printed"] = "correct",
+) -> Evidence:
+    r"""$\eta_t=t^{-\alpha}$: $\sum\eta_t=\infty$, $\sum\eta_t^2<\infty$ iff $1/2<\alpha\le1$."""
+    alpha = 0.5 if form == "printed" else alpha
+    t = torch.arange(1, 10**6 + 1, dtype=torch.float64)
+    steps, squares, excess = t**-alpha, t ** (-2 * alpha), 2 * alpha - 1
+    bound = 1000**-excess / excess if excess > 0 else math.inf  # the integral from 1000 on
+
+    def decades(terms: Tensor) -> Tensor:
+        return torch.stack([terms[10**k : 10 ** (k + 1)].sum() for k in (3, 4, 5)])
+
+    def dies_out(terms: Tensor) -> Evidence:
+        why = "a geometric series bounds the rest; at 0.55, the lowest exponent, its ratio is 0.79"
+        return at_most(decades(terms)[1:] / decades(terms)[:-1], 0.9, why=why)
+
+    def goes_on(terms: Tensor) -> Evidence:
+        # sums from 10^k + 1 on are below their integral, by half a term
+        why = "the integral of 1/t over a decade, without end"
+        return at_least(decades(terms), math.log(10), slack=1e-3, why=why)
+
+    seen = torch.logspace(0, 6, 61).long() - 1
+    limit = (squares[:999].sum() + bound).expand(31)
+    return every({
+        "squares, one decade to the next": dies_out(squares).drawn(
+            Series("sum of steps", t[seen], steps.cumsum(0)[seen], "other"),
+            Series("sum of squares", t[seen], squares.cumsum(0)[seen], style="line"),
+            Series("bound of the squares", t[seen[30:]], limit, "bound"),
+            x="step t", y="sum up to t", log="xy",
+        ),
+        "squares from 1000 on": at_most(squares[999:].sum(), bound, why="the integral's bound"),
+        "steps of a decade": goes_on(steps),
+        "squares of a decade at 1/2": goes_on(1 / t),
+        "steps beyond 1, one decade to the next": dies_out(t**-1.1),
+    })
+
+
+@claim(control={"step": "constant"}, source="Bottou, Curtis and Nocedal 2018, theorem 4.7")
+def rate_strongly_convex(
+    seed: Seed, *, curvature: Annotated[float, Range(0.1, 10)] = 2.0,
+    sigma: Annotated[float, Range(0.1, 10)] = 1.5, runs: Annotated[int, Range(4000, 8000)] = 4000,
+    steps: Annotated[int, Range(1000, 10_000)] = 1000,
+    step: Literal["1 / μt", "constant"] = "1 / μt",
+) -> Evidence:
+    r"""Strongly convex, $\eta_t=1/\mu t$: $E[h-h^*]=O(1/t)$; on a parabola $\sigma^2/2\mu t$."""
+    bowl = noisy(Quadratic([curvature]).at(torch.ones(runs, 1)), sigma, seed.torch())
+    optimizer = SGD(bowl.parameters(), lr=(0.5 if step == "constant" else 1) / curvature)
+    falling = LambdaLR(optimizer, lambda t: 1.0 if step == "constant" else 1 / (t + 1))
+    at = torch.logspace(math.log10(steps / 100), math.log10(steps), 21).round().long()
+    gaps = descend(bowl, optimizer, steps, schedule=falling, at=at)["value"]
+    t, mean, last = at.double(), gaps.mean(dim=1), gaps[-1]
+    return every({
+        "rate": slope(
+            t, mean, -1, tol=0.04, labels=("step t", "mean of h - h*"),
+            why="each mean of the runs is known to 1 or 2 %, over two decades",
+        ),
+        "factor": estimates(
+            last.mean(), sigma**2 / (2 * curvature * steps), error=last.std() / runs**0.5,
+            why="mean over the runs",
+        ),
+    })
+
+
+@claim(control={"instance": "quadratic"}, source="Agarwal et al. 2012; Nemirovski and Yudin 1983")
+def rate_convex(
+    seed: Seed, *, longest: Annotated[int, Range(1000, 10_000)] = 2000,
+    runs: Annotated[int, Range(400, 1000)] = 400,
+    instance: Literal["linear", "quadratic"] = "linear",
+) -> Evidence:
+    r"""Convex only: $\Theta(1/\sqrt T)$, on $x/\sqrt T$ over $[-1,1]$, the worst for $T$ steps."""
+    T = torch.logspace(math.log10(longest / 100), math.log10(longest), 10).round().double()
+    # column by column another horizon T, in u = x √T: steps of T^(-1/2) in x are steps of 1 in u
+    problem: Problem = Quadratic(T**-0.5) if instance == "quadratic" else Slopes(T**-0.5)
+    walk = noisy(problem.at(T.sqrt().expand(runs, -1)), 1.0, seed.torch())  # from x = 1
+    total, average, count = torch.zeros_like(walk.theta), torch.zeros_like(walk.theta), 0
+
+    def project_and_average() -> None:
+        nonlocal count
+        count += 1
+        torch.clamp(walk.theta, -T.sqrt(), T.sqrt(), out=walk.theta.data)
+        total.add_(walk.theta)
+        average[:, count == T] = total[:, count == T] / count
+
+    descend(walk, SGD(walk.parameters(), lr=1.0), longest, at=[0], after=project_and_average)
+    x = average / T.sqrt()
+    gaps = x**2 / 2 if instance == "quadratic" else (x + 1) / T.sqrt()
+    return slope(
+        T, gaps.mean(dim=0), -0.5, tol=0.03, labels=("steps T", "mean of h - h* of the average"),
+        why="each mean of the runs is known to 2 or 3 %, and the wall is met at whole steps only",
+    )
+
+
+@claim(control={"formula": "ησ² / λ"}, source="Bottou, Curtis and Nocedal 2018, sec. 4.2")
+def constant_step_ball(
+    seed: Seed, *, lr: Annotated[float, Range(0.1, 0.6)] = 0.3,
+    curvature: Annotated[float, Range(1, 3)] = 2.0,
+    sigma: Annotated[float, Range(0.1, 10)] = 1.5, batch: Annotated[int, Range(1, 256)] = 1,
+    formula: Literal["ησ² / λ(2 - ηλ)", "ησ² / λ"] = "ησ² / λ(2 - ηλ)",
+) -> Evidence:
+    r"""A fixed $\eta$ ends in a ball of variance $\eta\sigma^2/K\lambda(2-\eta\lambda)$."""
+    eigenvalues, runs = torch.tensor([curvature, curvature / 2], dtype=torch.float64), 20_000
+    turn = torch.linalg.qr(randn(seed.child("axes").torch(), 2, 2)).Q
+    bowl = Quadratic(eigenvalues, rotation=turn).at(torch.zeros(runs, 2))
+    cloud = noisy(bowl, sigma / batch**0.5, seed.torch())
+    at = [*range(10), *range(10, 60, 5), 100, 200, 300]
+    trace = descend(cloud, SGD(cloud.parameters(), lr=lr), 300, at=at, record=("theta",))
+    variance = (trace["theta"] @ turn).square().mean(dim=1)  # (times, directions); the mean is 0
+    size = lr * sigma**2 / batch / eigenvalues
+    size = size if formula == "ησ² / λ" else size / (2 - lr * eigenvalues)
+    growth = 1 - (1 - lr * eigenvalues) ** (2 * trace.step[:, None])
+    return every({
+        f"λ = {float(lam):g}": estimates(
+            variance[-1, i], size[i], error=(2 / runs) ** 0.5 * variance[-1, i], k=4,
+            why="variance of independent Gaussian runs",
+        ).drawn(
+            Series("variance of the runs", at, variance[:, i]),
+            Series("predicted on the way", at, size[i] * growth[:, i], "predicted"),
+            Series("predicted ball", [0, 300], size[i].expand(2), "bound"),
+            x="step t", y=f"variance of θ where the curvature is {float(lam):g}",
+        )
+        for i, lam in enumerate(eigenvalues)
+    })
+
+
+@claim(control={"label_noise": 0.1}, source="Strohmer and Vershynin 2009, theorem 2")
+def interpolation_removes_the_ball(
+    seed: Seed, *, samples: Annotated[int, Range(2, 10)] = 10,
+    dim: Annotated[int, Range(50, 200)] = 50, batch: Annotated[int, Range(1, 10)] = 1,
+    label_noise: Annotated[float, Range(0, 1)] = 0.0,
+) -> Evidence:
+    r"""If $\theta^*$ fits every sample, $V[\theta^*]=0$: constant steps converge linearly."""
+    rng, runs = seed.torch(), 32
+    X = F.normalize(randn(rng, samples, dim), dim=1)
+    y = X @ randn(rng, dim)
+    problem = _SampledSquares(X, y, batch, label_noise, rng).at(torch.zeros(runs, dim))
+    at = range(0, 2001, 20)
+    gaps = descend(
+        problem, SGD(problem.parameters(), lr=1.0), 2000, at=list(at),
+        iterate=lambda: problem.theta,
+    )["value"]
+    eigenvalues = torch.linalg.eigvalsh(X @ X.mT) / samples
+    nearest = torch.linalg.pinv(X) @ y  # the solution that steps from 0 lead to
+    shrunk = (1 - eigenvalues[0]) ** torch.tensor(at)
+    bound = eigenvalues[-1] / 2 * nearest.square().sum() * shrunk
+    labels = y + label_noise * randn(rng, samples)
+    end = _line(problem.theta[0])
+    left = gradient_variance(per_sample_gradients(end, F.mse_loss, X, labels[:, None]))
+    return every({
+        "gap after 2000 steps": at_most(
+            gaps[-1], 1e-10, why="slower rates than the bound's would leave more"
+        ).drawn(
+            Series("mean over the runs", at, gaps.mean(dim=1).clamp(min=1e-40)),
+            Series("bound", at, bound.clamp(min=1e-40), "bound"), x="step t", y="h - h*", log="y",
+        ),
+        "linear rate": at_most(
+            gaps.mean(dim=1), bound, slack=1e-25, why="rounding of squares of differences of 1"
+        ),
+        "variance of the gradients at the end": at_most(left, 1e-10, why="that of a gap of 1e-11"),
+    })
+
+
+class _SampledSquares(Problem):
+    """Half the mean squared error of a linear fit; a call sees other samples in every row."""
+
+    def __init__(
+        self, X: Tensor, y: Tensor, batch: int, label_noise: float, rng: torch.Generator
+    ) -> None:
+        super().__init__(torch.zeros(1, X.shape[1]))
+        self.X, self.y, self.batch, self.label_noise, self.rng = X, y, batch, label_noise, rng
+
+    def value(self, theta: Float[Tensor, "*B D"]) -> Float[Tensor, "*B"]:
+        return (theta @ self.X.mT - self.y).square().mean(dim=-1) / 2
+
+    def forward(self) -> Float[Tensor, " B"]:
+        rows = torch.randint(len(self.X), (len(self.theta), self.batch), generator=self.rng)
+        labels = self.y[rows] + self.label_noise * randn(self.rng, *rows.shape)
+        fit = (self.X[rows] @ self.theta[..., None])[..., 0]
+        return (fit - labels).square().mean(dim=1) / 2
+
+
+@claim(control={"order": "replacement"}, source="by construction; a coupon collector's count")
+def permutation_sees_each_once(
+    seed: Seed, *, samples: Annotated[int, Range(10, 2000)] = 100,
+    size: Annotated[int, Range(1, 10)] = 8, epochs: Annotated[int, Range(20, 200)] = 100,
+    order: Literal["permutation", "replacement"] = "permutation",
+) -> Evidence:
+    r"""An epoch is a partition, fresh each time; $N$ free draws see $1-(1-1/N)^N$ of it."""
+    rng, loose = seed.torch(), seed.child("loose").torch()
+    dealt = [list(batches(samples, size, order=order, rng=rng)) for _ in range(epochs)]
+    sizes = torch.tensor([[len(one) for one in epoch] for epoch in dealt])
+    full = torch.full((samples // size,), size)
+    last = full.new_tensor([samples % size] if samples % size else [])
+    rows = torch.stack([torch.cat(epoch) for epoch in dealt])
+    drawn = torch.stack([
+        torch.cat(list(batches(samples, size, order="replacement", rng=loose)))
+        for _ in range(epochs)
+    ])
+    counts, free = _counts(rows, samples), _counts(drawn, samples)
+    seen = (free > 0).double().mean(dim=1)
+    k = torch.linspace(1, samples, min(samples, 60)).long()
+    once, more = ([len(set(one[0, :i].tolist())) / samples for i in k] for one in (rows, drawn))
+    return every({
+        "how often each is seen": equal(counts, 1, tol=0, why="a count").drawn(
+            Series(order, k, once), Series("partition", k, k / samples, "predicted"),
+            Series("replacement", k, more, "other", "points"),
+            Series("1 - (1 - 1/N)^k", k, 1 - (1 - 1 / samples) ** k, "other"),
+            x="samples k taken", y="share of the samples seen",
+        ),
+        "sizes": equal(sizes, torch.cat([full, last]).expand(epochs, -1), tol=0, why="a count"),
+        "an order comes again": never(
+            (rows[1:] == rows[:-1]).all(dim=1), why="10! orders or more: chance 3e-7 at most"
+        ),
+        "seen by free draws": estimates(
+            seen.mean(), 1 - (1 - 1 / samples) ** samples, error=seen.std() / epochs**0.5,
+            why="mean over the epochs",
+        ),
+    })
+
+
+def _counts(rows: Tensor, n: int) -> Tensor:
+    """Count how often each of n indices is in each row."""
+    return torch.zeros(len(rows), n, dtype=torch.long).scatter_add_(1, rows, torch.ones_like(rows))
+
+
+@claim(control={"order": "permutation"}, source="McCloskey and Cohen 1989")
+def sorted_order_unlearns(
+    seed: Seed, *, networks: Annotated[int, Range(1, 8)] = 3,
+    epochs: Annotated[int, Range(4, 8)] = 5, lr: Annotated[float, Range(0.04, 0.1)] = 0.05,
+    order: Order = "sorted",
+) -> Evidence:
+    """Class by class, the last class wipes out the others: 0.3 below a random order, or worse."""
+    x, y, x_test, y_test = digits()
+    x, x_test = x.flatten(1), x_test.flatten(1)
+    arms: list[tuple[Order, int]] = list(itertools.product((order, "permutation"), range(networks)))
+    models = [MLP([64, 64, 64, 10], rng=seed.child(one).torch()) for _, one in arms]
+    rngs = [seed.child(f"batches {number}").torch() for number in range(len(arms))]
+    stacked, _ = stack_module_state(models)  # type: ignore[arg-type]
+    optimizer = SGD(stacked.values(), lr=lr)
+
+    def loss(parameters: dict[str, Tensor], x: Tensor, y: Tensor) -> Tensor:
+        return F.cross_entropy(functional_call(models[0], parameters, (x,)), y)
+
+    for _ in range(epochs):
+        dealt = (
+            batches(len(x), 16, order=one, rng=rng, labels=y)
+            for (one, _), rng in zip(arms, rngs, strict=True)
+        )
+        for rows in map(torch.stack, zip(*dealt, strict=True)):  # (networks, 16)
+            optimizer.zero_grad()
+            vmap(loss)(stacked, x[rows], y[rows]).sum().backward()
+            optimizer.step()
+    right = []
+    for number, model in enumerate(models):
+        model.load_state_dict({name: one[number] for name, one in stacked.items()})
+        of_class = [(x_test[y_test == one], y_test[y_test == one]) for one in range(10)]
+        right.append([1 - zero_one_risk(model, one) for one in of_class])
+    by_order, mixed = torch.tensor(right).view(2, networks, 10)  # the classes are of one size
+    return at_most(
+        by_order.mean(), mixed.mean() - 0.3, why="about 0.1, one class of ten, against 0.8 or more"
+    ).drawn(
+        Series(f"order: {order}", range(10), by_order.mean(dim=0), style="bars"),
+        Series("permutation", range(10), mixed.mean(dim=0), "other", "bars"),
+        x="digit", y="accuracy on test digits",
+    )
+
+
+@claim(control={"theta": "fixed"}, source="Breiman and Freedman 1983")
+def empirical_risk_is_optimistic(
+    seed: Seed, *, samples: Annotated[int, Range(50, 100)] = 60,
+    dim: Annotated[int, Range(4, 30)] = 20, sigma: Annotated[float, Range(0.1, 10)] = 1.0,
+    theta: Literal["fitted", "fixed"] = "fitted",
+) -> Evidence:
+    r"""Of a fit: $E[train]=\sigma^2(1-\frac dN)$, $E[test]=\sigma^2(1+\frac d{N-d-1})$."""
+    rng, sets, risks, weights = seed.torch(), 4000, [], torch.zeros(())
+    X, fresh = randn(rng, 2, sets, samples, dim)
+    truth = torch.eye(dim, dtype=X.dtype)[0]  # of the first column, so that every fit can have it
+    y, y_fresh = (one @ truth + sigma * randn(rng, sets, samples) for one in (X, fresh))
+    d = torch.linspace(1, dim, 4, dtype=torch.float64).round()
+    for used in d.int().tolist():
+        A, B = X[..., :used], fresh[..., :used]
+        weights = torch.zeros(sets, used, 1, dtype=X.dtype)
+        if theta == "fitted":
+            weights = torch.linalg.solve(A.mT @ A, A.mT @ y[..., None])
+        risks.append(torch.stack([
+            (target - (inputs @ weights)[..., 0]).square().mean(dim=1)
+            for inputs, target in ((A, y), (B, y_fresh))
+        ]))
+    found = torch.stack(risks, dim=1)  # (train or test, dims, sets)
+    mean, error = found.mean(dim=2), found.std(dim=2) / sets**0.5
+    exact = sigma**2 * torch.stack([1 - d / samples, 1 + d / (samples - d - 1)])
+    line = _line(weights[0, :, 0])
+    alone = [
+        empirical_risk(line, (inputs[0], target[0, :, None]), F.mse_loss)
+        for inputs, target in ((X, y), (fresh, y_fresh))
+    ]
+    why = "mean over the sets of samples"
+    return every({
+        "train": estimates(mean[0], exact[0], error=error[0], k=4, why=why),
+        "test": estimates(mean[1], exact[1], error=error[1], k=4, why=why),
+        "one set alone": equal(alone, found[:, -1, 0], tol=1e-10, why="float64 rounding"),
+    }).drawn(
+        Series("train", d, mean[0], error=4 * error[0]),
+        Series("test", d, mean[1], "other", "points", error=4 * error[1]),
+        Series("train, predicted", d, exact[0], "predicted"),
+        Series("test, predicted", d, exact[1], "predicted"),
+        x="parameters d", y="mean squared error",
+    )

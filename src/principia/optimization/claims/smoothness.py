@@ -1,0 +1,370 @@
+r"""Smoothness: what is true of it, and what would refute it."""
+
+import math
+from collections.abc import Callable
+from typing import Annotated, Literal, final
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+from torch.func import functional_call, vmap
+from torch.nn import functional as F
+
+from principia.gradients.modes import hvp
+from principia.lab.claims import claim
+from principia.lab.data.digits import digits
+from principia.lab.domains import Range
+from principia.lab.draws import randn
+from principia.lab.evidence import Evidence, Series
+from principia.lab.relations import at_least, at_most, equal, every, identical
+from principia.lab.seeds import Seed
+from principia.mathematics.convexity import chord_violation, condition_number, strong_convexity
+from principia.networks.mlp import MLP
+from principia.optimization.problems import (
+    DoubleWell,
+    Lessard,
+    LogisticRisk,
+    Problem,
+    Quadratic,
+    Quartic,
+    Saddle,
+    ScalarNet,
+    SineBowl,
+    log_spaced,
+)
+from principia.optimization.smoothness import (
+    flattened,
+    hessian_extremes,
+    pl_ratio,
+    smoothness_ratio,
+    spectral_smoothness,
+)
+
+Form = Literal["correct", "printed"]
+Dim = Annotated[int, Range(2, 200)]
+Many = Annotated[int, Range(100, 20_000)]
+
+
+@claim(
+    control={"form": "printed"},
+    source="Nesterov 2018, lemma 1.2.2",
+    misprint=r"L-smooth iff $\lambda_{\max}(\nabla^2h)\le L$: true for convex h only",
+)
+def gradient_lipschitz_is_spectral_norm(
+    seed: Seed, *, lowest: Annotated[float, Range(-100, -1.5)] = -10.0, dim: Dim = 70,
+    pairs: Many = 10_000, form: Form = "correct",
+) -> Evidence:
+    r"""$h$ is L-smooth iff $-LI\preceq\nabla^2h\preceq LI$: $L=\max_i\vert\lambda_i\vert$."""
+    rng = seed.torch()
+    between = lowest + (1 - lowest) * torch.rand(dim - 2, generator=rng, dtype=torch.float64)
+    lam = torch.cat([torch.tensor([lowest, 1.0], dtype=torch.float64), between])
+    saddle = _rotated(lam, rng)
+    L = float(lam.max() if form == "printed" else lam.abs().max())
+    way, share = _directions(pairs, saddle.rotation[:, 0], rng)  # type: ignore[index]
+    a = randn(rng, pairs, dim)
+    b = a + torch.logspace(-2, 2, pairs, dtype=a.dtype)[:, None] * way
+    slopes = (saddle.gradient(a) - saddle.gradient(b)).norm(dim=1) / (a - b).norm(dim=1)
+    ends = torch.cat(hessian_extremes(saddle.value, a[0]))
+    measured, exact = _curvatures(rng)
+    kinks = torch.tensor([[0.0], [1.0], [2.0]], dtype=torch.float64)  # of slope 25x, x+24, 25x-24
+    known = SineBowl(), Lessard()
+    suprema = [smoothness_ratio(one, kinks - 1e-4, kinks + 1e-4) for one in known]
+    lanczos = "Lanczos' method stops at a residual of 1e-4 of the norm; the error is its square"
+    return every({
+        "steepest pair": identical(smoothness_ratio(saddle, a, b), L).drawn(
+            Series("pairs", share[::pairs // 100], slopes[::pairs // 100]),
+            Series("L", [0, 1], [L, L], "bound"),
+            x="share of the pair along the eigenvector of the lowest eigenvalue",
+            y="change of the gradient / distance",
+        ),
+        "ends of the spectrum": equal(
+            ends, lam[:2], tol=-1e-6 * lowest, why=lanczos
+        ),
+        "max |λ|": equal(
+            spectral_smoothness(saddle.value, a[0]), -lowest, tol=-1e-6 * lowest, why=lanczos
+        ),
+        "curvature of the test problems": identical(measured, exact),
+        "L that the test problems state": equal(
+            [-lowest, *suprema], [one.smoothness for one in (saddle, *known)], tol=1e-6,
+            why="between -1e-4 and 1e-4 the slope of the sine bowl is below 8 by 4e-8",
+        ),
+    })
+
+
+def _rotated(lam: Tensor, rng: torch.Generator, minimizer: float | Tensor = 0.0) -> Quadratic:
+    """Build a quadratic with these eigenvalues along random axes."""
+    rotation = torch.linalg.qr(randn(rng, len(lam), len(lam)))[0]
+    return Quadratic(lam, rotation=rotation, minimizer=minimizer)
+
+
+def _directions(count: int, axis: Tensor, rng: torch.Generator) -> tuple[Tensor, Tensor]:
+    """Draw unit vectors from the axis (first and last) to random ones, with their share of it."""
+    axis, others = F.normalize(axis, dim=0), F.normalize(randn(rng, count, len(axis)))
+    share = torch.rand(count, 1, generator=rng, dtype=torch.float64)
+    share[[0, -1]] = 1.0
+    way = F.normalize(share * axis + (1 - share) * others)
+    return way, (way @ axis).square()
+
+
+def _curvatures(rng: torch.Generator) -> tuple[list[float], list[float]]:
+    """Measure the spectral norm of test problems at random points, and give its closed form."""
+    x, u, z = randn(rng, 1), 1 + randn(rng, 1) ** 2, randn(rng, 4)
+    bent = (3 * z[-1] ** 2 - 1).abs()
+    middle = torch.tensor([1.5], dtype=torch.float64)
+    cases = [
+        (SineBowl(), x, (2 + 6 * (2 * x).cos()).abs()), (Quartic(), x, 3 * x**2),
+        (Lessard(), middle, 1.0), (Lessard(), middle - 1, 25.0), (Lessard(), middle + 1, 25.0),
+        (ScalarNet(), torch.cat([u, 1 / u]), u**2 + u**-2),
+        (DoubleWell(), x, (3 * x**2 - 1).abs()), (Saddle(4), z, bent.clamp(min=1)),
+    ]
+    measured = [spectral_smoothness(problem.value, point) for problem, point, _ in cases]
+    return measured, [float(exact) for *_, exact in cases]
+
+
+@claim(
+    control={"form": "printed"},
+    source="Nesterov 2018, lemma 1.2.3",
+    misprint=r"$\frac L2\Vert w-v\Vert$, without the square",
+)
+def quadratic_upper_bound(
+    seed: Seed, *, dim: Dim = 20, pairs: Many = 10_000,
+    farthest: Annotated[float, Range(10, 1000)] = 100.0, form: Form = "correct",
+) -> Evidence:
+    r"""L-smooth: $h(w)\le h(v)+\nabla h(v)^\top(w-v)+\frac L2\Vert w-v\Vert^2$."""
+    rng, risk = seed.torch(), LogisticRisk(*_threes_and_eights())
+    lam = torch.linspace(-3, 7, dim, dtype=torch.float64)
+    problems = {"quadratic": _rotated(lam, rng), "logistic": risk}
+    distance = torch.logspace(-2, math.log10(farthest), pairs, dtype=torch.float64)
+    size = distance if form == "printed" else distance**2
+    parts, series, shown = {}, [], slice(None, None, pairs // 100)
+    for name, problem in problems.items():
+        stiffest = torch.linalg.eigh(_hessian_at(problem, problem.theta[:1] * 0)).eigenvectors
+        way, _ = _directions(pairs, stiffest[:, -1], rng)
+        v = randn(rng, pairs, len(stiffest))
+        w, L = v + distance[:, None] * way, float(problem.smoothness or math.nan)
+        flat = problem.value(v) + (problem.gradient(v) * (w - v)).sum(dim=1)
+        above, bound = problem.value(w) - flat, L / 2 * size
+        slack = 1e-12 * (1 + problem.value(w).abs() + flat.abs())
+        parts[name] = at_most(above, bound, slack=slack, why="a theorem; rounding of the values")
+        series.append(Series(f"{name}, L = {L:.3g}", distance[shown], (above / L)[shown], "other",
+                             "points"))
+    series.append(Series("bound", distance, size / 2, "bound"))
+    first = next(iter(parts))
+    parts[first] = parts[first].drawn(
+        *series, x="distance", y="height above the tangent / L", log="xy"
+    )
+    top = spectral_smoothness(risk.value, torch.zeros(risk.theta.shape[1], dtype=torch.float64))
+    return every(parts | {"logistic: L is the curvature at 0": identical(top, risk.smoothness)})
+
+
+def _threes_and_eights() -> tuple[Tensor, Tensor]:
+    """Load the embedded digits 3 and 8 of the train split (s, 64), labeled 0 and 1."""
+    x, y, _, _ = digits()
+    chosen = (y == 3) | (y == 8)
+    return x[chosen].flatten(1).double(), (y[chosen] == 8).long()
+
+
+def _hessian_at(problem: Problem, point: Tensor) -> Tensor:
+    """Form the Hessian (D, D) at one point (1, D), row by row: a product with each axis."""
+    axes = torch.eye(point.shape[1], dtype=point.dtype)
+    there = point.detach().expand_as(axes)
+    return hvp(lambda theta: problem.value(theta).sum(), there, axes)
+
+
+@claim(control={"problem": "quartic"}, source="Karimi, Nutini and Schmidt 2016, theorem 2")
+def strong_convexity_implies_pl(
+    seed: Seed, *, mu: Annotated[float, Range(0.01, 1)] = 0.1, dim: Dim = 10,
+    points: Many = 10_000, problem: Literal["strongly convex", "quartic"] = "strongly convex",
+) -> Evidence:
+    r"""$\mu$-strongly convex implies $\mu$-PL; not conversely: $x^2+3\sin^2x$ is PL, not convex."""
+    rng = seed.torch()
+    lam = torch.linspace(mu, 10, dim, dtype=torch.float64)
+    bowl = _rotated(lam, rng, randn(rng, dim))
+    risk = LogisticRisk(*_threes_and_eights(), l2=mu)
+    problems: dict[str, Problem] = {"quadratic": bowl, "logistic": risk}
+    if problem == "quartic":
+        problems = {"quartic": Quartic()}
+    distance = torch.logspace(-2 if problem == "strongly convex" else -3, 2, points).double()
+    parts, series, shown = {}, [], slice(None, None, points // 100)
+    for name, one in problems.items():
+        center = torch.as_tensor(one.minimizer)
+        flattest = bowl.rotation[:, 0] if one is bowl else randn(rng, len(center))  # type: ignore[index]
+        way, _ = _directions(points, flattest, rng)
+        ratio = pl_ratio(one.at(center + distance[:, None] * way))
+        why = "a theorem; where h is within 1e-7 of its minimum, 1e-9 of the difference is rounding"
+        parts[f"{name}: PL"] = at_least(ratio, mu, slack=1e-6 * mu, why=why)
+        series.append(Series(name, distance[shown], ratio[shown], "other", "points"))
+        if name != "quartic":
+            v, w = randn(rng, 2, 20, len(center))
+            w[0] = v[0] + flattest
+            found = torch.stack(strong_convexity(one.value, v, w))
+            parts[f"{name}: strong convexity"] = at_least(
+                found, mu, slack=1e-10, why="the same μ by its definition; rounding"
+            )
+    x = torch.linspace(-10, 10, 200_000, dtype=torch.float64)[:, None]
+    ratio, ripples = pl_ratio(SineBowl().at(x)), SineBowl()
+    v, w = 3 * randn(rng, 2, 1000, 1)
+    series.append(Series("x² + 3 sin² x", x[100_000::200, 0], ratio[100_000::200], "other"))
+    first = next(iter(parts))
+    parts[first] = parts[first].drawn(
+        *series, Series("μ", [float(distance[0]), 100], [mu, mu], "bound"),
+        x="distance from the minimum", y="½ |∇h|² / (h − min h)", log="xy",
+    )
+    return every(parts | {
+        "x² + 3 sin² x: PL constant": equal(
+            ratio.min(), ripples.pl, tol=1e-6, why="seven digits of the constant; grid of 1e-4"
+        ),
+        "x² + 3 sin² x: above a chord": at_least(
+            chord_violation(ripples.value, v, w, 0.5).max(), 0.1, why="not convex, by far"
+        ),
+        "κ = L/μ": identical(
+            condition_number(_hessian_at(bowl, bowl.theta)), bowl.smoothness / bowl.strong_convexity  # type: ignore[operator]
+        ),
+    })
+
+
+@claim(
+    control={"form": "printed"},
+    source="Nesterov 2018, sec. 1.2.2, with the minimizer as second point",
+    misprint=r"L tells how big the gradient can be: $\Vert\nabla h\Vert\le L$",
+)
+def smoothness_bounds_curvature(
+    seed: Seed, *, dim: Dim = 100, points: Annotated[int, Range(100, 5000)] = 1000,
+    farthest: Annotated[float, Range(10, 1e6)] = 1e4, form: Form = "correct",
+) -> Evidence:
+    r"""$\Vert\nabla h(\theta)\Vert\le L\Vert\theta-\theta^*\Vert$: the gradient is unbounded."""
+    rng, slowest = seed.torch(), log_spaced(dim)
+    problems: dict[str, Problem] = {
+        "quadratic": slowest, "x² + 3 sin² x": SineBowl(), "Lessard": Lessard(),
+        "logistic, l2 = 0.1": LogisticRisk(*_threes_and_eights(), l2=0.1),
+    }
+    distance = torch.logspace(0, math.log10(farthest), points, dtype=torch.float64)
+    bound = torch.ones_like(distance) if form == "printed" else distance
+    parts, series, shown = {}, [], slice(None, None, points // 100)
+    for name, problem in problems.items():
+        center = torch.as_tensor(problem.minimizer)
+        way, _ = _directions(points, F.one_hot(torch.tensor(len(center) - 1)).double(), rng)
+        size = _steepness(problem, center + distance[:, None] * way)
+        why = "a theorem; 1e-12 of the length is rounding"
+        parts[name] = at_most(size / bound, 1, slack=1e-12, why=why)
+        series.append(Series(name, distance[shown], size[shown], "other", "points"))
+    parts["quadratic"] = parts["quadratic"].drawn(
+        *series, Series("bound", distance, bound, "bound"),
+        x="distance from the minimizer", y="length of the gradient / L", log="xy",
+    )
+    stiffest = (slowest, torch.eye(dim)[-1:]), (Lessard(), -torch.ones(1, 1))
+    tight = [float(_steepness(problem, at.double())) for problem, at in stiffest]
+    return every(parts | {"equality along the stiffest direction": identical(tight, [1.0, 1.0])})
+
+
+def _steepness(problem: Problem, theta: Tensor) -> Tensor:
+    """Measure the length of the gradient, in units of L."""
+    return problem.gradient(theta).norm(dim=1) / float(problem.smoothness or math.nan)
+
+
+@claim(
+    control={"model": "tanh network"},
+    source="Boyd and Vandenberghe 2004, sec. 3.1.4",
+    misprint="the Hessian is positive semidefinite, so the second term is always positive (said of "
+    "network losses)",
+)
+def curvature_term_sign(
+    seed: Seed, *, points: Annotated[int, Range(200, 2000)] = 500,
+    units: Annotated[int, Range(2, 32)] = 8,
+    model: Literal["logistic regression", "tanh network"] = "logistic regression",
+) -> Evidence:
+    r"""Convex $h$: $\frac{\eta^2}2g^\top Hg\ge0$ everywhere; otherwise it may be negative."""
+    rng = seed.torch()
+    problem: Problem = LogisticRisk(*_threes_and_eights())
+    if model == "tanh network":
+        x, y, _, _ = digits()
+        mlp = MLP([64, units, 10], activation="tanh", rng=rng).double()
+        problem = _NetworkRisk(mlp, x[:100].flatten(1).double(), y[:100], F.cross_entropy)
+    theta = randn(rng, points, problem.theta.shape[1])
+    curvature = _along_gradient(problem, theta).sort().values
+    # at a random point of the saddle both signs occur, and the exact value is known
+    saddle, at = Saddle(3), randn(rng, 50, 3)
+    g, bent = saddle.gradient(at), torch.ones_like(at)
+    bent[:, -1] = 3 * at[:, -1] ** 2 - 1
+    exact = (bent * g * g).sum(dim=1) / (g * g).sum(dim=1)
+    share = torch.linspace(0, 1, points)
+    return every({
+        "curvature along the gradient": at_least(
+            curvature, 0, slack=1e-12, why="the Hessian of a convex function; rounding"
+        ).drawn(
+            Series(model, share, curvature), Series("0", [0, 1], [0, 0], "bound"),
+            x="share of the random points", y="gᵀHg / gᵀg, sorted",
+        ),
+        "products with the Hessian": identical(_along_gradient(saddle, at), exact),
+    })
+
+
+@final
+class _NetworkRisk(Problem):
+    """The loss of an MLP as a function of all its parameters in one row."""
+
+    def __init__(
+        self, mlp: MLP, x: Tensor, y: Tensor, loss: Callable[[Tensor, Tensor], Tensor]
+    ) -> None:
+        named = dict(mlp.named_parameters())
+        flat, rebuild = flattened(named)
+        super().__init__(flat[None])
+        # a closure: as an attribute the network's own parameters would be this problem's, too
+        self.one = lambda theta: loss(functional_call(mlp, rebuild(theta), (x,)), y)  # type: ignore[arg-type]
+
+    def value(self, theta: Float[Tensor, "*B D"]) -> Float[Tensor, "*B"]:
+        """Compute the loss of every row's network."""
+        rows = theta.reshape(-1, theta.shape[-1])
+        values = self.one(rows[0])[None] if len(rows) == 1 else vmap(self.one)(rows)
+        return values.reshape(theta.shape[:-1])
+
+
+def _along_gradient(problem: Problem, theta: Tensor) -> Tensor:
+    """Measure the curvature along the gradient in every row; rows have Hessians of their own."""
+    g = problem.gradient(theta)
+    bent = hvp(lambda theta: problem.value(theta).sum(), theta, g)
+    return (g * bent).sum(dim=1) / (g * g).sum(dim=1)
+
+
+@claim(control={"start": "zero"}, source="Liu, Zhu and Belkin 2022, sec. 3 and 4")
+def pl_holds_only_locally(
+    seed: Seed, *, width: Annotated[int, Range(128, 512)] = 256,
+    steps: Annotated[int, Range(20, 500)] = 300, samples: Annotated[int, Range(50, 300)] = 200,
+    start: Literal["random", "zero"] = "random",
+) -> Evidence:
+    r"""A wide net's PL ratio stays positive along training; globally there is no PL constant."""
+    x, y, _, _ = digits()
+    x, target = x[:samples].flatten(1).double(), F.one_hot(y[:samples], 10).double()
+    mlp = MLP([64, width, 10], activation="tanh", rng=seed.torch()).double()
+    problem = _NetworkRisk(mlp, x, target, lambda out, y: (out - y).square().sum(-1).mean() / 2)
+    zero = torch.zeros_like(problem.theta.detach())
+    zero[:, -10:] = target.mean(dim=0)  # all outputs at the mean: critical, with a positive loss
+    theta, ratios, losses = problem.theta.detach() if start == "random" else zero, [], []
+    for _ in range(steps + 1):
+        here = problem.at(theta)
+        losses.append(here())
+        losses[-1].sum().backward()
+        ratios.append(pl_ratio(here, minimum=0.0))
+        theta = theta - 0.1 * here.theta.grad  # type: ignore[operator]
+    ratio, step = torch.cat(ratios), range(steps + 1)
+    origin = torch.zeros(1, 2)
+    saddles = [problem.at(zero), ScalarNet().at(origin), DoubleWell().at(origin[:, :1]),
+               Saddle().at(origin)]
+    critical = torch.cat([pl_ratio(one, minimum=one.minimum or 0.0) for one in saddles])
+    heights = torch.cat([one().detach() - (one.minimum or 0.0) for one in saddles])
+    return every({
+        "along training": at_least(
+            ratio, 1e-4, why="what a PL constant is for: far above 0, which rounding is not"
+        ).drawn(
+            Series("PL ratio", step, ratio, style="line"),
+            Series("loss", step, torch.cat(losses).detach(), "other"),
+            Series("1e-4", [0, steps], [1e-4, 1e-4], "bound"),
+            x="step of gradient descent", y="PL ratio, loss", log="y",
+        ),
+        "at critical points with a positive loss": at_most(
+            critical, 1e-12, why="the gradient is 0 but for rounding"
+        ),
+        "their loss above the minimum": equal(
+            heights[1:], [0.5, 0.25, 0.25], tol=0, why="exact in binary numbers"
+        ),
+    })

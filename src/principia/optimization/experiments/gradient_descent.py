@@ -1,0 +1,100 @@
+r"""Gradient descent: what it reaches on data."""
+
+from dataclasses import dataclass
+from typing import Annotated, Any, final
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call
+from torch.nn import functional as F
+from torch.nn.utils import parameters_to_vector
+from torch.optim import SGD
+
+from principia.lab import figures
+from principia.lab.data.handwriting import handwriting
+from principia.lab.domains import Range
+from principia.lab.evidence import Picture, Series
+from principia.lab.experiments import Run, at_least_goal, at_most_goal, experiment
+from principia.lab.training import accuracy, evaluate, fit
+from principia.networks.mlp import MLP
+from principia.optimization.gradient_descent import PredictedChange
+from principia.optimization.smoothness import hessian_extremes
+
+
+@experiment(
+    reaches={"test_error": at_most_goal(0.12)},
+    floor={"accuracy": at_least_goal(0.90)},
+    source="LeCun, Bottou, Bengio and Haffner (1998), Gradient-based learning applied to document "
+    "recognition, fig. 9: linear classifier, 12.0 % test error on MNIST",
+)
+def linear_classifier(
+    run: Run, *, steps: Annotated[int, Range(10, 5000)] = 300,
+    l2: Annotated[float, Range(1e-5, 1)] = 1e-3,
+    images: Annotated[int, Range(100, 60_000)] = 20_000,
+) -> None:
+    """Learns softmax regression by full-batch steps of 1/L; L is the curvature at the start."""
+    x, y, x_test, y_test = handwriting(run)
+    x, y, x_test = x.flatten(1)[:images], y[:images], x_test.flatten(1)
+    steps = steps if run.full else min(steps, 200)
+    objective, model, best = _Penalized(l2), _linear(x.shape[1]), _linear(x.shape[1])
+    weights = dict(model.named_parameters())
+    L = float(hessian_extremes(lambda at: objective.at(model, at, (x, y)), weights)[1])
+    shared: dict[str, Any] = {"batch_size": len(x), "run": run}
+    search = torch.optim.LBFGS(best.parameters(), max_iter=300, line_search_fn="strong_wolfe")
+    fit(best, (x, y), objective, search, steps=1, name="minimum", **shared)
+    lowest = objective(best, (x, y), run.seed.torch()).item()
+    distance = parameters_to_vector(best.parameters()).norm().item()  # the start is 0
+    sgd, part = SGD(model.parameters(), lr=1 / L), PredictedChange(objective, every=10)
+    trained = fit(
+        model, (x, y), objective, sgd, steps=steps, parts=[part], name="descent", **shared
+    )
+    run.keep(model)
+    found = evaluate(model, (x_test, y_test), {"accuracy": accuracy})["accuracy"]
+    gap = torch.tensor([row["loss"] for row in trained.history], dtype=torch.float64) - lowest
+    t = torch.arange(len(gap), dtype=gap.dtype)
+    sublinear, linear = 2 * L * distance**2 / (t + 1), gap[0] * (1 - l2 / L) ** t
+    run.record(
+        accuracy=found, test_error=1 - found, smoothness=L, loss=trained.history[-1]["loss"],
+        minimum=lowest, gap_over_bound=float((gap / torch.minimum(sublinear, linear))[1:].max()),
+    )
+    curves = (
+        Series("loss above its minimum", t + 1, gap, style="line"),
+        Series("convex: 2L‖θ⁰ − θ*‖²/(t + 1)", t + 1, sublinear, role="bound"),
+        Series("strongly convex: (1 − μ/L)ᵗ", t + 1, linear, role="bound"),
+    )
+    run.figure("log_log", figures.draw(Picture(curves, "t + 1", "gap", log="xy")))
+    run.figure("semi_log", figures.draw(Picture(curves, "t + 1", "gap", log="y")))
+    looks = [row for row in trained.history if "predicted_change" in row]
+    promised, actual = (
+        [-row[f"{name}_change"] for row in looks] for name in ("predicted", "actual")
+    )
+    ends = [min(promised), max(promised)]
+    pairs = Series("every tenth step", promised, actual), Series("equal", ends, ends, "predicted")
+    names = "predicted decrease", "actual decrease"
+    run.figure("prediction", figures.draw(Picture(pairs, *names, log="xy")))
+
+
+@final
+@dataclass(frozen=True)
+class _Penalized:
+    """The cross-entropy plus half of `l2` times the squares of all weights: strongly convex."""
+
+    l2: float
+
+    def __call__(self, model: nn.Module, batch: tuple[Tensor, ...], rng: torch.Generator) -> Tensor:
+        return self.at(model, dict(model.named_parameters()), batch)
+
+    def at(
+        self, model: nn.Module, weights: dict[str, Tensor], batch: tuple[Tensor, ...]
+    ) -> Tensor:
+        x, y = batch
+        squares = torch.stack([one.square().sum() for one in weights.values()]).sum()
+        return F.cross_entropy(functional_call(model, weights, (x,)), y) + self.l2 / 2 * squares
+
+
+def _linear(inputs: int) -> MLP:
+    """Build a linear classifier of ten classes with weights 0."""
+    model = MLP([inputs, 10], rng=torch.Generator())  # not the global one, for nothing
+    for one in model.parameters():
+        nn.init.zeros_(one)
+    return model

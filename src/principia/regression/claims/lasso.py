@@ -1,0 +1,325 @@
+r"""Lasso: what is true of it, and what would refute it."""
+
+import itertools
+from collections.abc import Callable
+from typing import Annotated, Any, Literal
+
+import torch
+from sklearn.linear_model import Lasso, Ridge, lars_path
+from torch import Tensor
+from torch.distributions import Laplace, Normal
+
+from principia.lab.claims import claim
+from principia.lab.domains import Range
+from principia.lab.evidence import Evidence, Series
+from principia.lab.relations import at_least, at_most, equal, every, identical, never
+from principia.lab.seeds import Seed
+from principia.regression.lasso import (
+    ProximalSGD,
+    curvature,
+    fista,
+    gap_at,
+    ista,
+    kkt_residual,
+    lambda_max,
+    lasso_alpha,
+    proximal_iterates,
+    soft_threshold,
+)
+from principia.regression.ridge import ridge_alpha
+
+CONVERGED = "solvers stop at a relative duality gap of 1e-12, or after 1000 steps at a linear rate"
+
+
+@claim(control={"inverted": True}, source="Donoho and Johnstone 1994; Tibshirani 1996")
+def soft_threshold_claim(
+    seed: Seed, *, draws: Annotated[int, Range(20, 20_000)] = 200, inverted: bool = False
+) -> Evidence:
+    r"""$S_{\lambda/h}(\theta^*)$ minimizes $\frac h2(\theta-\theta^*)^2+\lambda|\theta|$."""
+    rng = seed.torch()
+    center = torch.randn(draws, generator=rng, dtype=torch.float64)
+    h, price = 5 ** (2 * torch.rand(2, draws, generator=rng, dtype=torch.float64) - 1)
+    threshold = price * h if inverted else price / h
+    predicted = soft_threshold(center, threshold)
+    best = _grid_argmin(
+        lambda theta: h / 2 * (theta - center) ** 2 + price * theta.abs(), center.abs() + 1
+    )
+    return every(
+        {
+            "minimum": equal(best, predicted, tol=1e-6, why="flat to rounding within 1e-7").drawn(
+                Series("best of a grid", center, best),
+                Series("soft threshold", center, predicted, "predicted", "points"),
+                x="θ*", y="θ",
+            ),
+            "three cases": never(
+                (predicted == 0) != (center.abs() <= threshold), why="0 exactly inside, else not"
+            ),
+        }
+    )
+
+
+def _grid_argmin(f: Callable[[Tensor], Tensor], reach: Tensor) -> Tensor:
+    """Minimize convex functions of one number, one an entry of `reach`, by ever finer grids."""
+    grid, best = torch.linspace(-1, 1, 41, dtype=reach.dtype)[:, None], torch.zeros_like(reach)
+    for zoom in range(8):
+        points = best + reach / 20**zoom * grid  # neighbors are as far apart as the next reach
+        best = points.gather(0, f(points).argmin(0, keepdim=True))[0]
+    return best
+
+
+@claim(
+    control={"threshold": 1.0},
+    source="Tibshirani 1996, section 2.2",
+    misprint=r"$\Vert Xw-y\Vert^2+\frac\lambda2\Vert w\Vert_1$ thresholds $X^\top y$ at $\lambda$",
+)
+def threshold_follows_objective(
+    seed: Seed, *, lam: Annotated[float, Range(0.01, 4)] = 1.0,
+    samples: Annotated[int, Range(20, 200)] = 60,
+    threshold: Annotated[float, Range(0.05, 2)] = 0.25,
+) -> Evidence:
+    r"""$X^\top X=I$: $\Vert Xw-y\Vert^2+\frac\lambda2\Vert w\Vert_1$ thresholds at $\lambda/4$."""
+    rng = seed.torch()
+    X = torch.linalg.qr(torch.randn(samples, 20, generator=rng, dtype=torch.float64))[0]
+    y = X @ torch.randn(20, generator=rng, dtype=torch.float64)
+    w = fista(X, y, lasso_alpha(lam, samples, loss="sum", penalty="half"))
+    predicted = soft_threshold(X.T @ y, threshold * lam)
+    return equal(w, predicted, tol=1e-8, why=CONVERGED)
+
+
+@claim(control={"penalty": "l2"}, source="Tibshirani 1996")
+def exact_zeros(
+    seed: Seed, *, alpha: Annotated[float, Range(0.05, 0.5)] = 0.1,
+    samples: Annotated[int, Range(200, 2000)] = 400, penalty: Literal["l1", "l2"] = "l1",
+) -> Evidence:
+    r"""The lasso sets coefficients exactly to 0, ridge none: truth has 20 others among 200."""
+    X, y, truth = sparse_data(seed, samples, 200, 20)
+    ridge = _ridge(X, y, alpha)
+    sparse = fista(X, y, alpha) if penalty == "l1" else ridge
+    theirs = _sklearn(X, y, alpha) if penalty == "l1" else ridge
+    place, known = torch.arange(200), truth.abs().argsort(descending=True)
+    return every(
+        {
+            "zeros of the lasso": at_least(
+                (sparse == 0).sum(), 101, why="more than half; 180 are 0 in truth"
+            ).drawn(
+                Series("measured", place, sparse[known]),
+                Series("ridge", place, ridge[known], "other", "points"),
+                Series("truth", place, truth[known], "predicted"),
+                x="coefficient, by its true size", y="value",
+            ),
+            "scikit-learn has the same": equal(
+                sparse == 0, theirs == 0, tol=0, why="one minimum, so one set of zeros"
+            ),
+            "zeros of ridge": equal((ridge == 0).sum(), 0, tol=0, why="a count"),
+        }
+    )
+
+
+def sparse_data(
+    seed: Seed, samples: int, features: int, nonzero: int, *, noise: float = 0.5
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Draw X, y and the true coefficients, of which `nonzero` are of size 1 to 2."""
+    rng = seed.torch()
+    X = torch.randn(samples, features, generator=rng, dtype=torch.float64)
+    size = 1 + torch.rand(nonzero, generator=rng, dtype=torch.float64)
+    sign = 2.0 * torch.randint(2, (nonzero,), generator=rng) - 1
+    truth = X.new_zeros(features)
+    truth[torch.randperm(features, generator=rng)[:nonzero]] = sign * size
+    errors = noise * torch.randn(samples, generator=rng, dtype=torch.float64)
+    return X, X @ truth + errors, truth
+
+
+def _ridge(X: Tensor, y: Tensor, alpha: float) -> Tensor:
+    model = Ridge(alpha=ridge_alpha(alpha, len(y), loss="half-mean", penalty="half"))
+    return torch.as_tensor(model.set_params(fit_intercept=False).fit(X.numpy(), y.numpy()).coef_)
+
+
+def _sklearn(X: Tensor, y: Tensor, alpha: float) -> Tensor:
+    model = Lasso(alpha=alpha, fit_intercept=False, tol=1e-13, max_iter=100_000, random_state=0)
+    return torch.as_tensor(model.fit(X.numpy(), y.numpy()).coef_)
+
+
+@claim(control={"solution": "ridge"}, source="Karush, Kuhn and Tucker; Tibshirani 1996")
+def optimality(
+    seed: Seed, *, samples: Annotated[int, Range(100, 1000)] = 100,
+    features: Annotated[int, Range(2, 50)] = 50, share: Annotated[float, Range(0.05, 0.95)] = 0.2,
+    solution: Literal["lasso", "ridge"] = "lasso",
+) -> Evidence:
+    r"""At the minimum $|x_j^\top(y-Xw)|\le s\alpha$, with equality wherever $w_j\ne0$."""
+    X, y, _ = sparse_data(seed, samples, features, max(1, features // 5))
+    alpha = share * float(lambda_max(X, y))
+    solvers = {"ISTA": ista, "FISTA": fista, "ProximalSGD": _trained, "scikit-learn": _sklearn}
+    parts = {}
+    for name, solve in solvers.items() if solution == "lasso" else [("ridge", _ridge)]:
+        w = solve(X, y, alpha)
+        signs = [w.min(), 0, 0, w.max()], [-alpha, -alpha, alpha, alpha]
+        parts[name] = at_most(kkt_residual(X, y, w, alpha), 1e-8, why=CONVERGED).drawn(
+            Series("x·(y − Xw)/s", w, X.T @ (y - X @ w) / samples),
+            Series("α sign(w)", *signs, role="bound"),
+            x="coefficient", y="pull of the loss on it",
+        )
+    at_zero = kkt_residual(X, y, torch.zeros_like(X[0]), alpha)
+    return every({**parts, "excess at w = 0": identical(at_zero, lambda_max(X, y) - alpha)})
+
+
+def _trained(X: Tensor, y: Tensor, alpha: float) -> Tensor:
+    """Minimize with the optimizer, from gradients of all samples that autograd computes."""
+    w = torch.nn.Parameter(X.new_zeros(X.shape[1]))
+    optimizer = ProximalSGD([w], lr=1 / float(curvature(X)), l1=alpha)
+    for _ in range(1000):
+        optimizer.zero_grad()
+        ((X @ w - y).square().mean() / 2).backward()
+        optimizer.step()
+    return w.detach()
+
+
+@claim(control={"converted": False}, source="Pedregosa et al. 2011, scikit-learn")
+def equals_sklearn(
+    seed: Seed, *, prices: Annotated[int, Range(2, 50)] = 10, converted: bool = True
+) -> Evidence:
+    r"""ISTA, FISTA and proximal SGD find the weights of `Lasso(alpha)`, in every convention."""
+    parts = {}
+    for name, samples, features in (("tall", 100, 40), ("wide", 60, 120)):
+        X, y, _ = sparse_data(seed.child(name), samples, features, 10)
+        alphas = float(lambda_max(X, y)) * torch.logspace(-1, 0, prices, dtype=torch.float64)
+        theirs = torch.stack([_sklearn(X, y, alpha) for alpha in alphas.tolist()])
+        for solver in (fista, ista):
+            parts[f"{solver.__name__}, {name}"] = equal(
+                solver(X, y, alphas), theirs, tol=1e-9, why=CONVERGED
+            )
+    X, y, _ = sparse_data(seed, 100, 20, 5)
+    s = len(y)
+    trained = _trained(X, y, 0.1)
+    parts["ProximalSGD"] = equal(trained, _sklearn(X, y, 0.1), tol=1e-9, why=CONVERGED)
+    factors = {"sum": 1.0, "half-sum": 0.5, "mean": 1 / s, "half-mean": 0.5 / s}
+    for loss, penalty in itertools.product(factors, ("full", "half")):
+        lam = 20.0 * factors[loss]  # a fair price in every convention
+        price = lam if penalty == "full" else lam / 2
+        alpha = lasso_alpha(lam, s, loss=loss, penalty=penalty) if converted else lam  # type: ignore[arg-type]
+        w = _sklearn(X, y, alpha).requires_grad_()
+        (gradient,) = torch.autograd.grad(factors[loss] * (X @ w - y).square().sum(), w)
+        outside = (gradient.abs() - price).clamp_min(0)
+        missed = torch.where(w == 0, outside, (gradient + price * w.sign()).abs())
+        parts[f"{loss} loss, {penalty} price"] = at_most(missed / price, 1e-9, why=CONVERGED)
+    return every(parts)
+
+
+@claim(control={"factor": 0.95}, source="Tibshirani 1996; Osborne, Presnell and Turlach 2000")
+def empty_above_lambda_max(
+    seed: Seed, *, problems: Annotated[int, Range(2, 200)] = 20,
+    factor: Annotated[float, Range(0.1, 10)] = 1.0,
+) -> Evidence:
+    r"""$w=0$ if $\alpha\ge\max_j|x_j^\top y|/s$, and only then."""
+    rng = seed.torch()
+    X = torch.randn(problems, 40, 30, generator=rng, dtype=torch.float64)
+    y = torch.randn(problems, 40, generator=rng, dtype=torch.float64)
+    limit = lambda_max(X, y)
+    high, low = factor * limit * (1 + 1e-12), limit * (1 - 1e-6)  # beyond rounding of the limit
+    ours = fista(X, y, torch.stack([high, low], dim=1))  # (problems, 2, d)
+    theirs = torch.stack([_sklearn(*one) for one in zip(X, y, high.tolist(), strict=True)])
+    why = "a theorem: coefficients are exactly 0, or not"
+    return every(
+        {
+            "FISTA at the limit": equal((ours[:, 0] != 0).sum(-1), 0, tol=0, why=why),
+            "scikit-learn at the limit": equal((theirs != 0).sum(-1), 0, tol=0, why=why),
+            "just below": at_least((ours[:, 1] != 0).sum(-1), 1, why=why),
+        }
+    )
+
+
+@claim(control={"step": 2.2}, source="Beck and Teboulle 2009, theorem 3.1")
+def ista_rate(
+    seed: Seed, *, problems: Annotated[int, Range(2, 100)] = 20,
+    steps: Annotated[int, Range(50, 1000)] = 1000, step: Annotated[float, Range(0.5, 2.5)] = 1.0,
+) -> Evidence:
+    r"""ISTA: $F(w_t)-F^*\le L\Vert w_0-w^*\Vert^2/2t$ at every step $t$."""
+    return _rate(seed, problems, steps, lambda size, t: size / (2 * t), step=step)
+
+
+def _rate(
+    seed: Seed, problems: int, steps: int, bound: Callable[[Tensor, Tensor], Tensor], **how: Any
+) -> Evidence:
+    """Compare $F(w_t)-F^*$ with its bound, at every step, on blurred spikes to be sharpened."""
+    rng, size = seed.torch(), 50
+    width, spikes, noise = torch.randn(3, problems, size, 1, generator=rng, dtype=torch.float64)
+    place = torch.arange(size)
+    apart = (place - place[:, None]).abs()  # on a circle, so that all columns have one size
+    blur = 1 + 0.5 * width[:, :1].sigmoid()
+    X = torch.exp(-0.5 * (torch.minimum(apart, size - apart) / blur) ** 2)
+    y = (X @ soft_threshold(spikes, 1.3) + 0.01 * noise)[..., 0]  # a fifth of the spikes remain
+    prices = 0.01 * lambda_max(X, y)[:, None]
+
+    def objective(w: Tensor) -> Tensor:
+        loss = (w @ X.mT - y[:, None]).square().sum(-1) / (2 * size)
+        return (loss + prices * w.abs().sum(-1))[..., 0]
+
+    each = zip(X, y, prices[:, 0].tolist(), strict=True)
+    best = torch.stack([_sklearn(*one) for one in each])[:, None]
+    least = objective(best) - gap_at(X, y, best, prices)[:, 0]  # surely not above the minimum
+    iterates = torch.stack(list(itertools.islice(proximal_iterates(X, y, prices, **how), steps)))
+    error = objective(iterates) - least  # (steps, problems)
+    t = torch.arange(1, steps + 1, dtype=torch.float64)[:, None]
+    limit = bound(curvature(X)[:, 0, 0] * best.square().sum((-2, -1)), t)
+    why = "a theorem; rounding of F, relative to a bound a million times smaller"
+    return at_most(error / limit, 1.0, slack=1e-9, why=why).drawn(
+        Series("F − F*", t[:, 0], error[:, 0].clamp_min(1e-16), style="line"),
+        Series("bound", t[:, 0], limit[:, 0], role="bound"),
+        x="step t (first problem)", y="error", log="xy",
+    )
+
+
+@claim(control={"momentum": False}, source="Beck and Teboulle 2009, theorem 4.4")
+def fista_rate(
+    seed: Seed, *, problems: Annotated[int, Range(2, 100)] = 20,
+    steps: Annotated[int, Range(200, 1000)] = 1000, momentum: bool = True,
+) -> Evidence:
+    r"""FISTA: $F(w_t)-F^*\le 2L\Vert w_0-w^*\Vert^2/(t+1)^2$ at every step $t$."""
+    bound = lambda size, t: 2 * size / (t + 1) ** 2  # noqa: E731
+    return _rate(seed, problems, steps, bound, momentum=momentum)
+
+
+@claim(control={"path": "ridge"}, source="Osborne, Presnell and Turlach 2000; Efron et al. 2004")
+def piecewise_linear_path(
+    seed: Seed, *, features: Annotated[int, Range(3, 30)] = 10,
+    path: Literal["lasso", "ridge"] = "lasso",
+) -> Evidence:
+    r"""$w(\alpha)$ is linear between the knots, where a coefficient enters or leaves."""
+    X, y, _ = sparse_data(seed, 100, features, features)
+    knots = torch.as_tensor(lars_path(X.numpy(), y.numpy(), method="lasso")[0].copy())
+    inside = torch.linspace(0.05, 0.95, 3, dtype=torch.float64)  # of each segment
+    alphas = (knots[:-1, None] + (knots[1:] - knots[:-1])[:, None] * inside).flatten()
+    if path == "lasso":
+        w = fista(X, y, alphas)
+    else:
+        grams = X.T @ X + len(y) * alphas[:, None, None] * torch.eye(features)
+        w = torch.linalg.solve(grams, X.T @ y)
+    first, middle, last = w.unflatten(0, (-1, 3)).unbind(1)  # (segments, d)
+    return equal(first + last, 2 * middle, tol=1e-8, why=CONVERGED).drawn(
+        *(Series(f"w{j + 1}", alphas, w[:, j], "other") for j in range(min(features, 6))),
+        Series("knots", knots, torch.zeros_like(knots), "predicted", "points"),
+        x="α", y="coefficient",
+    )
+
+
+@claim(control={"prior": "Gauss"}, source="Tibshirani 1996, section 5")
+def laplace_prior(
+    seed: Seed, *, sigma: Annotated[float, Range(0.2, 2)] = 0.5,
+    scale: Annotated[float, Range(0.02, 1)] = 0.05, prior: Literal["Laplace", "Gauss"] = "Laplace",
+) -> Evidence:
+    r"""The mode of the posterior under a Laplace($b$) prior is the lasso, $\alpha=\sigma^2/sb$."""
+    X, y, _ = sparse_data(seed, 40, 5, 3, noise=sigma)
+    zero = X.new_zeros(())
+    belief = Laplace(zero, scale) if prior == "Laplace" else Normal(zero, 2**0.5 * scale)
+
+    def surprise(w: Tensor) -> Tensor:  # (..., 5) -> (...)
+        noise = Normal(zero, sigma).log_prob(y - w @ X.T).sum(-1)
+        return -(noise + belief.log_prob(w).sum(-1))
+
+    mode = X.new_zeros(5)
+    for j in 15 * list(range(5)):  # the price is a sum over coordinates, so one by one suffices
+        unit = torch.eye(5, dtype=X.dtype)[j]
+        line = mode - mode * unit
+        at = _grid_argmin(lambda v: surprise(line + v[..., None] * unit), X.new_tensor([8.0]))  # noqa: B023
+        mode = line + at * unit
+    w = fista(X, y, sigma**2 / (len(y) * scale))
+    return equal(mode, w, tol=1e-5, why="a log density of 1e2 is flat to rounding within 1e-6")

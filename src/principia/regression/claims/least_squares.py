@@ -1,0 +1,361 @@
+r"""Least squares: what is true of it, and what would refute it."""
+
+import math
+from collections.abc import Callable
+from typing import Annotated, Literal
+
+import numpy as np
+import torch
+from scipy.optimize import minimize
+from sklearn.linear_model import LinearRegression
+from torch import Tensor
+
+from principia.lab.claims import claim
+from principia.lab.domains import Range
+from principia.lab.draws import randn
+from principia.lab.estimators import fit_quietly
+from principia.lab.evidence import Evidence, Series
+from principia.lab.relations import (
+    at_least,
+    at_most,
+    equal,
+    estimates,
+    every,
+    identical,
+    never,
+    slope,
+)
+from principia.lab.seeds import Seed
+from principia.regression.least_squares import (
+    LMS,
+    Array,
+    gaussian_nll,
+    half_mean_square,
+    hat_matrix,
+    lstsq,
+    normal_equations,
+    pinv_path,
+)
+
+
+@claim(
+    control={"form": "misprint"},
+    source="Gauss 1809",
+    misprint=r"for $h=\frac1{2s}\Vert Xw-y\Vert^2$: $\nabla h=2X^\top X-2X^\top y$",
+)
+def gradient(
+    seed: Seed, *, samples: Annotated[int, Range(1, 1000)] = 30,
+    dim: Annotated[int, Range(1, 100)] = 5, form: Literal["right", "misprint"] = "right",
+) -> Evidence:
+    r"""The gradient of $\frac1{2s}\Vert Xw-y\Vert^2$ is $\frac1s(X^\top Xw-X^\top y)$."""
+    X, y, w = _problem(seed, samples, dim)
+    slopes = _differentiated(lambda v: half_mean_square(v, X, y), w)[1]
+    if form == "misprint":  # without w it is a matrix; no column of it is the gradient
+        return identical(np.tile(slopes[:, None], dim), 2 * X.T @ X - 2 * (X.T @ y)[:, None])
+    return every(
+        {
+            "formula": identical(slopes, (X.T @ X @ w - X.T @ y) / samples),
+            "by the residual": identical(slopes, _gradient(w, X, y)),
+        }
+    )
+
+
+def _problem(seed: Seed, s: int, d: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Draw normal samples (s, d), targets (s,) and weights (d,)."""
+    rng = seed.torch()
+    return randn(rng, s, d), randn(rng, s), randn(rng, d)
+
+
+def _differentiated(function: Callable[[Tensor], Tensor], at: Tensor) -> tuple[float, Array]:
+    """Give value and gradient of a function at a point, by autograd."""
+    leaf = at.clone().requires_grad_()
+    value = function(leaf)
+    return float(value.detach()), torch.autograd.grad(value, leaf)[0].numpy()
+
+
+def _gradient(w: Tensor, X: Tensor, y: Tensor) -> Tensor:
+    return X.mT @ (X @ w - y) / len(X)
+
+
+@claim(
+    control={"form": "misprint"},
+    source="by construction",
+    misprint=r"$X^\top Xw-X^\top y$ with the samples as columns of $X$",
+)
+def samples_as_columns(
+    seed: Seed, *, size: Annotated[int, Range(2, 100)] = 6,
+    form: Literal["columns", "misprint"] = "columns",
+) -> Evidence:
+    r"""Samples as columns: the gradient of $\frac12\Vert X^\top w-y\Vert^2$ is $XX^\top w-Xy$."""
+    X, y, w = _problem(seed, size, size)  # d = s, so that both forms have a shape
+    slopes = _differentiated(lambda v: (X.T @ v - y).square().sum() / 2, w)[1]
+    A = X if form == "columns" else X.T
+    return identical(slopes, A @ A.T @ w - A @ y)
+
+
+@claim(control={"ridge": 1.0}, source="Gauss 1809")
+def normal_equations_claim(
+    seed: Seed, *, samples: Annotated[int, Range(20, 500)] = 50,
+    dim: Annotated[int, Range(1, 10)] = 6, ridge: Annotated[float, Range(0, 100)] = 0.0,
+) -> Evidence:
+    r"""At $w^*$ the gradient is 0, the residual orthogonal to the columns; $XX^+$ projects."""
+    X, y, _ = _problem(seed, samples, dim)
+    # ridge regression is least squares with d more samples, sqrt(ridge) I, of target 0
+    wider = torch.cat([X, ridge**0.5 * torch.eye(dim, dtype=X.dtype)])
+    w = normal_equations(wider, torch.cat([y, y.new_zeros(dim)]))
+    H, reference = hat_matrix(X), LinearRegression(fit_intercept=False).fit(X.numpy(), y.numpy())
+    residual, near = y - X @ w, "10^-8: three ways to one solution, at condition numbers below 10"
+    return every(
+        {
+            "gradient": identical(_gradient(w, X, y), torch.zeros(dim)),
+            "residual": identical(X.T @ residual, torch.zeros(dim)),
+            "equals scikit-learn": equal(w, reference.coef_, tol=1e-8, why=near),
+            "equals lstsq": equal(w, lstsq(X, y), tol=1e-8, why=near),
+            "hat": identical(H, X @ torch.linalg.pinv(X)),
+            "symmetric": identical(H, H.T),
+            "idempotent": identical(H @ H, H),
+            "rank": equal(torch.linalg.matrix_rank(H), dim, tol=0, why="integers"),
+            "fitted": identical(X @ w, H @ y),
+        }
+    )
+
+
+@claim(control={"delta": 1.0}, source="Penrose 1955")
+def pseudo_inverse_limit(
+    seed: Seed, *, delta: Annotated[float, Range(1e-7, 100)] = 1e-6,
+    rank: Annotated[int, Range(1, 9)] = 6,
+) -> Evidence:
+    r"""$(X^\top X+\delta I)^{-1}X^\top\to X^+$ at rate $\delta$; $X^+y$ is best at any rank."""
+    rng = seed.torch()
+    left, right = (torch.linalg.qr(randn(rng, size, rank))[0] for size in (30, 10))
+    values = torch.linspace(1, 5, rank, dtype=torch.float64)
+    X, y = left * values @ right.T, randn(rng, 30)
+    deltas = delta * torch.logspace(0, 3, 7, dtype=torch.float64)
+    path, exact = pinv_path(X, deltas), torch.linalg.pinv(X)
+    distances = torch.linalg.matrix_norm(path - exact)
+    shifted = X.T @ X + deltas[-1] * torch.eye(10, dtype=X.dtype)
+    w = pinv_path(X, torch.zeros(1, dtype=X.dtype))[0] @ y
+    least = half_mean_square(lstsq(X, y), X, y)
+    return every(
+        {
+            "rate": slope(
+                deltas, distances, 1.0, tol=0.01,
+                why="exactly δ/(v³ + vδ) for singular values v ≥ 1: a bend of δ ≤ 0.001",
+                labels=("δ", "distance to the pseudo-inverse"),
+            ),
+            "minimum along the path": equal(
+                half_mean_square(path[0] @ y, X, y), least, tol=1e-10 * (1 + float(least)),
+                why="the loss exceeds the minimum by δ²|y|²/2s < 10^-11 at singular values ≥ 1",
+            ),
+            "one of the path": equal(
+                path[-1], torch.linalg.solve(shifted, X.T),
+                tol=1e-8, why="solving with condition number 25/δ = 25000 loses 5 of 16 digits",
+            ),
+            "minimum at the limit": identical(half_mean_square(w, X, y), least),
+            "gradient at the limit": identical(_gradient(w, X, y), torch.zeros(10)),
+        }
+    )
+
+
+@claim(control={"outside": 5.0}, source="Penrose 1955", headline=True)
+def minimum_norm(
+    seed: Seed, *, samples: Annotated[int, Range(3, 16)] = 9,
+    waves: Annotated[int, Range(10, 100)] = 20, outside: Annotated[float, Range(0, 20)] = 0.0,
+    steps: Annotated[int, Range(0, 50000)] = 5000,
+) -> Evidence:
+    r"""Of all best weights $X^+y$ are the shortest, and gradient descent from 0 finds them."""
+    rng = seed.torch()
+    spread = torch.arange(samples) + 0.5 * torch.rand(samples, generator=rng, dtype=torch.float64)
+    t, y = 2 * math.pi * spread / samples, randn(rng, samples)
+    X = _waves(t, waves)
+    shortest = lstsq(X, y)
+    away = randn(rng, 1000, X.shape[1])
+    away -= lstsq(X, X @ away.T).T  # what X does not see: adding it changes no prediction
+    away /= away.norm(dim=1, keepdim=True)
+    w = outside * away[0]
+    rate = samples / float(torch.linalg.matrix_norm(X, 2)) ** 2  # 1 / largest curvature
+    for _ in range(steps):
+        w = w - rate * _gradient(w, X, y)
+    lengths = torch.logspace(-3, 1, 1000, dtype=torch.float64)
+    others = shortest + lengths[:, None] * away
+    losses = (X @ others.T - y[:, None]).square().mean(0) / 2
+    fine = torch.linspace(0, 2 * math.pi, 361, dtype=torch.float64)
+    curve, coarse = _waves(fine, waves), slice(None, None, 3)
+    return every(
+        {
+            "gradient descent": equal(
+                w, shortest, tol=1e-6, why="10^-6: the slowest direction has shrunk beyond it"
+            ).drawn(
+                Series("another minimizer", fine, curve @ (shortest + 5 * away[1]), role="other"),
+                Series("shortest weights X⁺y", fine, curve @ shortest, role="predicted"),
+                Series("gradient descent", fine[coarse], (curve @ w)[coarse]),
+                Series("samples", t, y, role="bound", style="points"),
+                x="t", y="prediction, a sum of waves",
+            ),
+            "others are longer": at_least(
+                others.norm(dim=1), float(shortest.norm()), why="a theorem: no slack"
+            ),
+            "others are as good": identical(losses, torch.zeros(1000)),
+        }
+    )
+
+
+def _waves(t: Tensor, waves: int) -> Tensor:
+    """Give 1, cos(kt)/k and sin(kt)/k as features: short weights make smooth curves."""
+    k = torch.arange(1, waves + 1, dtype=t.dtype)
+    angles = t[:, None] * k
+    return torch.cat([torch.ones_like(t)[:, None], angles.cos() / k, angles.sin() / k], dim=1)
+
+
+@claim(control={"likelihood": "laplace"}, source="Gauss 1809")
+def gaussian_likelihood(
+    seed: Seed, *, samples: Annotated[int, Range(20, 2000)] = 100,
+    dim: Annotated[int, Range(1, 10)] = 4, sigma: Annotated[float, Range(0.1, 10)] = 0.5,
+    likelihood: Literal["gaussian", "laplace"] = "gaussian",
+) -> Evidence:
+    r"""With Gaussian noise $w^*$ is most likely, and $\hat\sigma^2$ the mean squared residual."""
+    X, y, w = _problem(seed, samples, dim)
+    y = X @ w + sigma * y
+
+    def laplace(w: Tensor, log_scale: Tensor, X: Tensor, y: Tensor) -> Tensor:
+        return (y - X @ w).abs().mean() * torch.exp(-log_scale) + log_scale + math.log(2)
+
+    nll = gaussian_nll if likelihood == "gaussian" else laplace
+    found = minimize(  # over the weights and, last, the logarithm of the deviation
+        lambda v: _differentiated(lambda v: nll(v[:-1], v[-1], X, y), torch.tensor(v)),
+        np.zeros(dim + 1), jac=True, method="L-BFGS-B",
+        options={"ftol": 0, "gtol": 1e-10, "maxiter": 500},
+    ).x
+    best, reason = lstsq(X, y), "10^-6: L-BFGS resolves the minimum of a smooth function to 10^-8"
+    left = (y - X @ best).square().mean()
+    deviation = torch.tensor(sigma, dtype=X.dtype)
+    density = torch.distributions.Normal(X @ w, deviation).log_prob(y)
+    return every(
+        {
+            "weights": equal(found[:-1], best, tol=1e-6, why=reason),
+            "variance": equal(np.exp(2 * found[-1]) / left, 1.0, tol=1e-6, why=reason),
+            "density": identical(nll(w, deviation.log(), X, y), -density.mean()),
+        }
+    )
+
+
+@claim(control={"sigma": 0.0}, source="Widrow et al. 1976")
+def lms_noise_floor(
+    seed: Seed, *, chains: Annotated[int, Range(100, 400)] = 200,
+    dim: Annotated[int, Range(2, 4)] = 2, sigma: Annotated[float, Range(0, 10)] = 1.0,
+) -> Evidence:
+    r"""At a constant rate LMS hovers around $w^*$, at a mean squared radius in proportion to η."""
+    X, y, w = (one.numpy() for one in _problem(seed, 50, dim))
+    X = X / np.linalg.norm(X, axis=1, keepdims=True) * dim**0.5  # no sample outweighs the others
+    y = X @ w + sigma * y
+    best = np.linalg.lstsq(X, y, rcond=None)[0]
+    calmest = float(np.linalg.eigvalsh(X.T @ X / len(y))[0])
+    rates, exact, halves, floors, errors = np.geomspace(0.003, 0.05, 6), [], [], [], []
+    for lr in rates:  # as many time constants for each rate, half of them to forget the start
+        model = LMS(
+            lr=float(lr), chains=chains, epochs=math.ceil(12 / (lr * calmest * len(y))),
+            fit_intercept=False, trace=True, random_state=seed.child(lr),
+        ).fit(X, y)
+        radii = ((model.trace_ - best) ** 2).sum(axis=2)  # (steps, C)
+        early, late = np.split(radii[len(radii) % 4 :], 4)[2:]
+        halves.append(late.mean() / early.mean())
+        settled = (early + late).mean(axis=0) / 2  # one number a chain: independent
+        floors.append(settled.mean())
+        errors.append(settled.std(ddof=1) / chains**0.5)
+        exact.append(_floor(X, y - X @ best, lr))
+    return every(
+        {
+            "no longer nearer": at_least(
+                halves, 0.5, why="1 up to noise of 10 %; without a floor it would be e^-6"
+            ).drawn(
+                Series("LMS", rates, floors, error=errors),
+                Series("exact", rates, exact, role="predicted"),
+                x="rate η", y="mean squared radius", log="xy",
+            ),
+            "proportional": slope(
+                rates, floors, 1.0, tol=0.1,
+                why="the floor is about ησ²d/(2 - ηd): 4 % of bend at d = 4; noise 2 %",
+            ),
+            "floor": estimates(
+                floors, exact, error=errors, bias=math.exp(-12) * (w @ w),
+                why="mean over independent chains; e^-12 of the squared start is left",
+            ),
+        }
+    )
+
+
+def _floor(X: Array, residual: Array, lr: float) -> float:
+    r"""Compute the exact stationary $E\Vert w-w^*\Vert^2$ of LMS on a finite set of samples.
+
+    With $A=I-\eta xx^\top$ the covariance solves $C = E[ACA]+\eta^2E[r^2xx^\top]$, linear in $C$.
+    """
+    s, d = X.shape
+    A = np.eye(d) - lr * X[:, :, None] * X[:, None, :]
+    map_ = np.einsum("sij,skl->ikjl", A, A).reshape(d * d, d * d) / s
+    forcing = lr**2 * (X.T * residual**2) @ X / s
+    return float(np.trace(np.linalg.solve(np.eye(d * d) - map_, forcing.ravel()).reshape(d, d)))
+
+
+@claim(control={"rate": 2.5, "length": "shortest"}, source="by construction")
+def lms_step_limit(
+    seed: Seed, *, rate: Annotated[float, Range(0.01, 2.5)] = 1.9,
+    length: Literal["longest", "shortest"] = "longest",
+    dim: Annotated[int, Range(2, 20)] = 5, chains: Annotated[int, Range(1, 200)] = 50,
+) -> Evidence:
+    r"""On consistent data no LMS step with $\eta<2/\max\Vert x\Vert^2$ leads away from $w^*$."""
+    X, _, w = (one.numpy() for one in _problem(seed, 20, dim))
+    X *= (np.linspace(1, 2, 20) / np.linalg.norm(X, axis=1))[:, None]  # lengths from 1 to 2
+    lr = rate / {"longest": 2.0, "shortest": 1.0}[length] ** 2
+    model = LMS(
+        lr=lr, chains=chains, epochs=5, fit_intercept=False, trace=True, random_state=seed
+    )
+    path = fit_quietly(model, X, X @ w).trace_
+    start = np.zeros((1, chains, dim))
+    distances = np.linalg.norm(np.concatenate([start, path]) - w, axis=2)  # (steps + 1, C)
+    rounding = 1e-12 * (1 + np.linalg.norm(w))
+    return never(
+        distances[1:] > distances[:-1] + rounding, why="a theorem; 10^-12 is left for rounding"
+    ).drawn(
+        Series("farthest chain", range(len(distances)), distances.max(1), "measured", "line"),
+        Series("median chain", range(len(distances)), np.median(distances, axis=1), "other"),
+        x="steps", y="distance to w*", log="y",
+    )
+
+
+@claim(control={"design": "orthonormal"}, source="Higham 2002, sec. 20.4")
+def conditioning_squared(
+    seed: Seed, *, samples: Annotated[int, Range(30, 200)] = 40,
+    repeats: Annotated[int, Range(10, 100)] = 30,
+    design: Literal["monomial", "orthonormal"] = "monomial",
+) -> Evidence:
+    r"""Normal equations err like $\kappa^2u$, singular values like $\kappa u$."""
+    rng = seed.torch()
+    conditions, squared, plain = [], [], []
+    for dim in range(4, 11):  # monomials on [0, 1]: condition numbers from 10^2 to 10^7
+        t = (torch.arange(samples) + torch.rand(repeats, samples, generator=rng)).double() / samples
+        X = t[..., None] ** torch.arange(dim)
+        conditions.append(float(torch.linalg.cond(X).log().mean().exp()))
+        X = X if design == "monomial" else torch.linalg.qr(X)[0]
+        w = randn(rng, repeats, dim, 10)
+        Y = X @ w
+        gram = torch.stack([normal_equations(*one) for one in zip(X, Y, strict=True)])
+        for errors, found in ((squared, gram), (plain, lstsq(X, Y))):
+            relative = (found - w).norm(dim=1) / w.norm(dim=1)
+            errors.append(float(relative.log().mean().exp()))  # geometric mean: errors spread wide
+    reason = "the constants depend on the degree, by less than a decade over five of κ"
+    kappa, u = np.array(conditions), np.finfo(np.float64).eps / 2
+    return every(
+        {
+            "normal equations": slope(conditions, squared, 2.0, tol=0.3, why=reason).drawn(
+                Series("normal equations", conditions, squared),
+                Series("κ²u", conditions, u * kappa**2, role="predicted"),
+                Series("lstsq", conditions, plain, "other", "points"),
+                Series("κu", conditions, u * kappa, role="predicted"),
+                x="condition number κ of the monomials", y="relative error", log="xy",
+            ),
+            "lstsq": slope(conditions, plain, 1.0, tol=0.3, why=reason),
+            "lstsq is stable": at_most(
+                plain, 10 * u * kappa, why="the answer to data that differ by 10 u at most"
+            ),
+        }
+    )

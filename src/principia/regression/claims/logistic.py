@@ -1,0 +1,335 @@
+r"""Logistic regression: what is true of it, and what would refute it."""
+
+import math
+from typing import Annotated, Any, Literal
+
+import numpy as np
+import torch
+from sklearn.linear_model import LogisticRegression
+from torch import Tensor
+from torch.nn import functional as F
+
+from principia.connectionism.margin import MaxMargin
+from principia.lab.claims import claim
+from principia.lab.data.synthetic import separable_points
+from principia.lab.domains import Range
+from principia.lab.estimators import fit_quietly
+from principia.lab.evidence import Evidence, Series
+from principia.lab.relations import at_least, at_most, equal, every, identical, never
+from principia.lab.seeds import Seed
+from principia.regression.logistic import IRLS, UNIT, logistic_loss, logit, zero_one_bound
+
+Points = Annotated[int, Range(10, 20_000)]
+Width = Annotated[float, Range(1, 30)]
+ROUNDED = "1-σ is rounded by 2^-53, which is e^|z| as large a share of it"
+
+
+@claim(control={"second": "s(1-s)(1+2s)"}, source="Verhulst 1845")
+def logistic_function(
+    seed: Seed, *, points: Points = 2000, width: Width = 20.0,
+    second: Literal["s(1-s)(1-2s)", "s(1-s)(1+2s)"] = "s(1-s)(1-2s)",
+) -> Evidence:
+    r"""$\sigma-\frac12$ is odd; $\sigma'=\sigma(1-\sigma)\le\frac14$; convex, then concave."""
+    z = _scores(seed, points, width)
+    s, slope, bend = _with_derivatives(lambda u: 1 / (1 + (-u).exp()), z)
+    expected = s * (1 - s) * (1 + 2 * s if second == "s(1-s)(1+2s)" else 1 - 2 * s)
+    return every(
+        {
+            "second derivative": identical(bend, expected).drawn(
+                Series("autograd", z, bend), Series(second, z, expected, role="predicted"),
+                x="z", y="second derivative of σ",
+            ),
+            "torch.sigmoid": identical(z.sigmoid(), s),
+            "logit inverts": equal(
+                logit(s), z, tol=8 * UNIT * (1 + z.abs().exp()), why=f"near 1 {ROUNDED}"
+            ),
+            "odd": identical(s - 0.5, 0.5 - (-z).sigmoid()),
+            "slope": identical(slope, s * (1 - s)),
+            "slope below 1/4": at_most(slope, 0.25, slack=UNIT, why="rounding of 1/4"),
+            "convex, then concave": at_least(
+                -z.sign() * bend, 0.0, slack=UNIT, why="rounding of a difference of two slopes"
+            ),
+        }
+    )
+
+
+def _scores(seed: Seed, points: int, width: float) -> Tensor:
+    """Draw scores within +-width, sorted, with both ends and 0 among them."""
+    drawn = width * (2 * torch.rand(points - 3, generator=seed.torch(), dtype=torch.float64) - 1)
+    return torch.cat([drawn, torch.tensor([-width, 0.0, width])]).sort().values
+
+
+def _with_derivatives(function: Any, z: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Give a function of single numbers with its first and second derivative, by autograd."""
+    z = z.clone().requires_grad_()
+    value = function(z)
+    (slope,) = torch.autograd.grad(value.sum(), z, create_graph=True)
+    (bend,) = torch.autograd.grad(slope.sum(), z)
+    return value.detach(), slope.detach(), bend
+
+
+@claim(control={"function": "sigmoid"}, source="by differentiation")
+def log_sigmoid(
+    seed: Seed, *, points: Points = 2000, width: Width = 20.0,
+    function: Literal["-log sigmoid", "sigmoid"] = "-log sigmoid",
+) -> Evidence:
+    r"""$(\ln\sigma)'=1-\sigma$, $(\ln\sigma)''=-\sigma(1-\sigma)<0$: $-\ln\sigma$ is convex."""
+    z = _scores(seed, points, width)
+    s, loss = z.sigmoid(), _with_derivatives(lambda u: logistic_loss(torch.ones_like(u), u), z)
+    curve = loss if function == "-log sigmoid" else _with_derivatives(torch.sigmoid, z)
+    return every(
+        {
+            "strictly convex": never(curve[2] <= 0, why="a theorem").drawn(
+                Series(function, z, curve[0], style="line"), x="z", y="function"
+            ),
+            "first derivative": identical(-loss[1], 1 - s),
+            "second derivative": identical(-loss[2], -s * (1 - s)),
+        }
+    )
+
+
+@claim(
+    control={"base": math.e},
+    source="Bartlett, Jordan and McAuliffe 2006",
+    misprint=r"the natural $-\ln\sigma$ as upper bound of the 0/1 error: it is 0.693 at 0",
+)
+def surrogate_bound(
+    seed: Seed, *, points: Points = 2000, width: Width = 20.0,
+    base: Annotated[float, Range(1.1, 10)] = 2.0,
+) -> Evidence:
+    r"""$-\log_2\sigma(z)\ge1\{z\le0\}$: as an upper bound of the 0/1 error, the loss is in bits."""
+    z = _scores(seed, points, width)
+    bound, error = zero_one_bound(z, base), (z <= 0).double()
+    return every(
+        {
+            "above the error": at_least(bound, error, slack=4 * UNIT, why="rounding at 0").drawn(
+                Series(f"-log σ, base {base:.3g}", z, bound, style="line"),
+                Series("0/1 error", z, error, role="bound", style="steps"), x="margin z", y="loss",
+            ),
+            "log 2 at 0": identical(bound[z == 0], [math.log(2, base)]),
+        }
+    )
+
+
+@claim(control={"form": "naive"}, source="by construction")
+def two_forms(
+    seed: Seed, *, points: Points = 2000, width: Width = 30.0,
+    form: Literal["stable", "naive"] = "stable",
+) -> Evidence:
+    r"""Both formulas of the loss agree; the one with $\ln\sigma((2y-1)z)$ is finite everywhere."""
+    z = _scores(seed, points, width)
+    y = torch.randint(0, 2, z.shape, generator=seed.child("labels").torch()).double()
+    far = torch.tensor([200.0, -200.0, 1e4, -1e4]).repeat(2)  # float32
+    labels = torch.arange(8) // 4
+    loss = logistic_loss(labels, far) if form == "stable" else _naive_loss(labels, far)
+    return every(
+        {
+            "finite": never(~loss.isfinite(), why="the loss of 1e4 is 1e4 or 0"),
+            "far away": equal(
+                loss, F.relu((1 - 2 * labels) * far), tol=math.exp(-200), why="ln(1+e^-200)"
+            ),
+            "two formulas": equal(
+                logistic_loss(y, z), _naive_loss(y, z), tol=4 * UNIT * (40 + z.abs().exp()),
+                why=f"{ROUNDED}; the loss is below 40",
+            ),
+            "torch": identical(
+                logistic_loss(y, z), F.binary_cross_entropy_with_logits(z, y, reduction="none")
+            ),
+        }
+    )
+
+
+def _naive_loss(y: Tensor, z: Tensor) -> Tensor:
+    """Compute the first formula of the loss as it is printed."""
+    s = 1 / (1 + (-z).exp())
+    return -y * s.log() - (1 - y) * (1 - s).log()
+
+
+@claim(control={"residual": "y - sigma"}, source="Cox 1958")
+def gradient(
+    seed: Seed, *, points: Annotated[int, Range(5, 2000)] = 200,
+    dim: Annotated[int, Range(1, 100)] = 5,
+    residual: Literal["sigma - y", "y - sigma"] = "sigma - y",
+) -> Evidence:
+    r"""The loss of one point has the gradient $\nabla\ell_i=(\sigma(w\cdot x_i)-y_i)\,x_i$."""
+    X, y, w = _noisy_labels(seed, points, dim)
+    copies = w.repeat(points, 1).requires_grad_()  # one w a point, so that gradients stay apart
+    logistic_loss(y, (X * copies).sum(dim=1)).sum().backward()
+    sign = 1 if residual == "sigma - y" else -1
+    return identical(copies.grad, sign * ((X @ w).sigmoid() - y)[:, None] * X)
+
+
+def _noisy_labels(seed: Seed, points: int, dim: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Draw Gaussian points, labels 0 and 1 with log-odds w.x - 1, and w."""
+    rng = seed.torch()
+    X = torch.randn(points, dim, generator=rng, dtype=torch.float64)
+    w = torch.randn(dim, generator=rng, dtype=torch.float64)
+    return X, (X @ w - 1).sigmoid().bernoulli(generator=rng), w
+
+
+@claim(control={"rule": "adam"}, source="by construction")
+def iterates_in_span(
+    seed: Seed, *, dim: Annotated[int, Range(30, 500)] = 50,
+    points: Annotated[int, Range(2, 20)] = 20, steps: Annotated[int, Range(10, 2000)] = 200,
+    rule: Literal["gradient", "adam"] = "gradient",
+) -> Evidence:
+    r"""Gradient descent, full or stochastic, never leaves the span of its start and the points."""
+    X, y, start = _noisy_labels(seed, points, dim)
+    basis = torch.linalg.qr(torch.vstack([start, X]).T)[0]  # (dim, points + 1)
+    drawn = torch.randint(0, points, (steps, 1), generator=seed.child("order").torch())
+    make = {"gradient": torch.optim.SGD, "adam": torch.optim.Adam}[rule]
+    left = {}
+    for name, batches in (("full", [slice(None)] * steps), ("stochastic", drawn)):
+        w, iterates = start.clone().requires_grad_(), []
+        optimizer = make([w], lr=0.1)
+        for rows in batches:
+            optimizer.zero_grad()
+            logistic_loss(y[rows], X[rows] @ w).mean().backward()
+            optimizer.step()
+            iterates.append(w.detach().clone())
+        path = torch.stack(iterates)
+        left[name] = (path - path @ basis @ basis.T).norm(dim=1) / path.norm(dim=1)
+    why = "rounding of an orthonormal projection"
+    return every({name: at_most(part, 1e-10, why=why) for name, part in left.items()})
+
+
+@claim(control={"loss": "squared"}, source="Boehning and Lindsay 1988")
+def convex_and_smooth(
+    seed: Seed, *, points: Annotated[int, Range(5, 200)] = 50,
+    dim: Annotated[int, Range(1, 20)] = 5, chords: Annotated[int, Range(1000, 20_000)] = 10_000,
+    loss: Literal["logistic", "squared"] = "logistic",
+) -> Evidence:
+    r"""$\nabla^2h=X^\top\mathrm{diag}(\sigma(1-\sigma))X/s$ lies between 0 and $X^\top X/4s$."""
+    X, y, _ = _noisy_labels(seed, points, dim)
+    rng = seed.child("chords").torch()
+
+    def risk(w: Tensor, kind: str = "logistic") -> Tensor:  # (B, dim) to (B,)
+        z = w @ X.T
+        each = (z.sigmoid() - y) ** 2 if kind == "squared" else logistic_loss(y.expand_as(z), z)
+        return each.mean(dim=1)
+
+    a, b = 3 * torch.randn(2, chords, dim, generator=rng, dtype=torch.float64)
+    t = torch.rand(chords, 1, generator=rng, dtype=torch.float64)
+    chord = t[:, 0] * risk(a, loss) + (1 - t[:, 0]) * risk(b, loss)
+    places = torch.cat([torch.zeros(1, dim), a[:100]]).requires_grad_()  # L is attained at 0
+    (slopes,) = torch.autograd.grad(risk(places).sum(), places, create_graph=True)
+    columns = [torch.autograd.grad(one.sum(), places, retain_graph=True)[0] for one in slopes.T]
+    z = places.detach() @ X.T
+    weights = z.sigmoid() * (-z).sigmoid() / points
+    measured = torch.stack(columns, dim=-1)  # (places, dim, dim)
+    curvature, norms = torch.linalg.eigvalsh(measured), places.detach().norm(dim=1)
+    smooth = float(torch.linalg.eigvalsh(X.T @ X)[-1]) / (4 * points)
+    slack, why = 1e-13 * smooth, "a theorem; rounding of eigenvalues, relative to L"
+    return every(
+        {
+            "chords": never(
+                risk(t * a + (1 - t) * b, loss) > chord * (1 + 1e-12), why="a theorem; 1e-12 rounds"
+            ),
+            "Hessian": identical(measured, torch.einsum("ps,si,sj->pij", weights, X, X)),
+            "not negative": at_least(curvature, 0.0, slack=slack, why=why),
+            "at most L": at_most(curvature, smooth, slack=slack, why=why).drawn(
+                Series("largest curvature", norms, curvature[:, -1]),
+                Series("L", [0.0, float(norms.max())], [smooth] * 2, role="bound"),
+                x="‖w‖", y="eigenvalue of the Hessian",
+            ),
+            "L at 0": identical(curvature[0, -1], smooth),
+        }
+    )
+
+
+@claim(control={"intercept": False}, source="the bias's normal equation")
+def mean_matching(
+    seed: Seed, *, points: Annotated[int, Range(200, 5000)] = 300,
+    dim: Annotated[int, Range(1, 8)] = 5, l2: Annotated[float, Range(0.001, 10)] = 0.1,
+    intercept: bool = True,
+) -> Evidence:
+    r"""At the optimum of a model with intercept the mean prediction is the share of class 1."""
+    X, y = (part.numpy() for part in _noisy_labels(seed, points, dim)[:2])
+    parts = {}
+    for name, price in (("free", 0.0), ("with a price", l2)):
+        model = IRLS(l2=price, fit_intercept=intercept).fit(X, y)
+        reference = LogisticRegression(
+            C=1 / (points * price) if price else math.inf, fit_intercept=intercept, tol=1e-12,
+            solver="newton-cholesky",
+        ).fit(X, y)
+        parts[name] = equal(
+            model.predict_proba(X)[:, 1].mean(), y.mean(), tol=1e-8, why="Newton stops at 1e-8"
+        )
+        parts[f"{name}, scikit-learn"] = equal(
+            np.append(model.coef_, model.intercept_),
+            np.append(reference.coef_, reference.intercept_), tol=1e-7,
+            why="both solvers end with a quadratically small gradient",
+        )
+        parts[f"{name}, steps"] = at_most(
+            model.n_iter_, 12, why="near the minimum every Newton step doubles the digits"
+        )
+    return every(parts)
+
+
+@claim(control={"l2": 0.01}, source="Soudry et al. 2018; Nacson et al. 2019 for scaled steps")
+def separable_data_diverges(
+    seed: Seed, *, problems: Annotated[int, Range(1, 20)] = 5,
+    points: Annotated[int, Range(20, 200)] = 50, gap: Annotated[float, Range(0.4, 2)] = 0.5,
+    steps: Annotated[int, Range(10_000, 50_000)] = 20_000,
+    l2: Annotated[float, Range(0, 1)] = 0.0,
+) -> Evidence:
+    r"""On separable data $\Vert w_t\Vert$ grows like $\log t$ and w turns to the largest margin."""
+    rng, rows, best, told = seed.numpy(), [], [], []
+    for _ in range(problems):
+        X, y, _ = separable_points(rng, points, 2, gap)
+        rows.append(y[:, None] * X)
+        # points and their mirror images: the hyperplane of largest margin goes through 0
+        mirrored = np.vstack([rows[-1], -rows[-1]]), np.repeat([1, -1], points)
+        best.append(MaxMargin().fit(*mirrored).coef_[0])
+        told.append(fit_quietly(IRLS(l2=l2, fit_intercept=False), *mirrored).separable_)
+    signed = torch.from_numpy(np.stack(rows))
+    times = np.unique(np.geomspace(100, steps, 60).astype(int))
+    norms = descended(signed, steps, l2)[times - 1].norm(dim=-1).numpy()  # (times, problems)
+    u, v = np.log(times) - np.log(times).mean(), norms - norms.mean(axis=0)
+    straight = u @ v / np.sqrt((u @ u) * (v**2).sum(axis=0) + 1e-300)  # correlation; 0 if constant
+    line = norms[:, 0].mean() + u * (u @ v[:, 0]) / (u @ u)
+    turned = F.normalize(_descend_scaled(signed, 5000, l2), dim=-1)
+    cosines = (turned.numpy() * np.stack(best)).sum(axis=1)
+    return every(
+        {
+            "linear in log t": at_least(
+                straight, 0.99**0.5, why="R² of 0.99: what is bounded bends the line at its start"
+            ).drawn(
+                Series("‖w‖", times, norms[:, 0]), Series("line", times, line, role="predicted"),
+                x="step t (first problem)", y="‖w‖", log="x",
+            ),
+            "toward the largest margin": at_least(
+                cosines, 0.999, why="the angle falls like one over the norm: 5000 steps reach 2°"
+            ),
+            "IRLS tells": at_least(told, 1.0, why="Booleans"),
+        }
+    )
+
+
+def descended(rows: Tensor, steps: int, l2: float) -> Tensor:
+    """Descend by steps 1/L from 0, on problems (P, s, d) of rows ±x; give all (steps, P, d)."""
+    s = rows.shape[1]
+    rate = 1 / (torch.linalg.matrix_norm(rows, 2) ** 2 / 4 + s * l2)[:, None, None]
+    away, pull, kept = -rows, (rate * rows.mT).contiguous(), 1 - rate * s * l2
+    w, path = torch.zeros_like(rows[:, :1].mT), []
+    for _ in range(steps):
+        w = torch.baddbmm(kept * w, pull, (away @ w).sigmoid_())
+        path.append(w)
+    return torch.stack(path)[..., 0]
+
+
+def _descend_scaled(rows: Tensor, steps: int, l2: float) -> Tensor:
+    r"""Descend by steps $100/(R^2\ell\sqrt t)$; give the last weights (P, d).
+
+    The loss $\ell$ shrinks as fast as the gradient; logarithms keep their ratio from 0/0.
+    """
+    rate = 100 / rows.square().sum(dim=-1).amax(dim=-1)[:, None, None]
+    w, price = torch.zeros_like(rows[:, :1].mT), rows.new_tensor(rows.shape[1] * l2).log()
+    for t in range(1, steps + 1):
+        margins = rows @ w  # (P, s, 1)
+        logs = torch.where(margins > 30, -margins, F.softplus(-margins).log())
+        paid = price + (w.square().sum(dim=1, keepdim=True) / 2).log()
+        total = torch.logaddexp(logs.logsumexp(dim=1, keepdim=True), paid) + math.log(t) / 2
+        pull = rows.mT @ (F.logsigmoid(-margins) - total).exp()
+        w = w + rate * (pull - (price - total).exp() * w)
+    return w[..., 0]

@@ -1,0 +1,253 @@
+r"""Softmax regression: what is true of it, and what would refute it."""
+
+import math
+from collections.abc import Callable
+from typing import Annotated, Literal
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from principia.lab.claims import claim
+from principia.lab.domains import Range
+from principia.lab.evidence import Evidence
+from principia.lab.relations import at_least, at_most, equal, estimates, every, identical, never
+from principia.lab.seeds import Seed
+from principia.lab.training import fit
+from principia.regression.softmax import (
+    Model,
+    SoftmaxRegression,
+    cross_entropy,
+    cross_entropy_bits,
+    cross_validated_risk,
+    empirical_risk,
+    probability_cross_entropy,
+    softmax_jacobian,
+    squared_loss,
+    temperature,
+)
+
+Classes = Annotated[int, Range(2, 50)]
+GRADIENT_STEPS = 40  # of the small fits in a study of risks
+
+
+@claim(control={"factor": 2.0}, source="Bridle 1990")
+def simplex_and_shift(
+    seed: Seed, *, classes: Classes = 7, shift: Annotated[float, Range(-1000, 1000)] = 13.0,
+    factor: Annotated[float, Range(0.1, 10)] = 1.0,
+) -> Evidence:
+    r"""Probabilities are positive, add up to 1, and do not change under $z+c\mathbf1$."""
+    z = _scores(seed, 500, classes)
+    p, moved = z.softmax(-1), temperature(factor * (z + shift), 1.0)
+    return every({
+        "sums": identical(p.sum(-1), torch.ones(len(z))),
+        "positive": never(p <= 0, why="an exponential is positive"),
+        "shifted": identical(moved, p),
+        "by hand": identical(p, z.exp() / z.exp().sum(-1, keepdim=True)),
+    })
+
+
+def _scores(seed: Seed, rows: int, columns: int) -> Tensor:
+    return torch.randn(rows, columns, generator=seed.torch(), dtype=torch.float64)
+
+
+@claim(control={"inner": "δ + p"}, source="by differentiation")
+def jacobian(
+    seed: Seed, *, classes: Classes = 5, inner: Literal["δ - p", "δ + p"] = "δ - p"
+) -> Evidence:
+    r"""$\partial p_i/\partial z_j=p_i(\delta_{ij}-p_j)$: symmetric, semidefinite, null along 1."""
+    z = _scores(seed, 50, classes)
+    ours, p = softmax_jacobian(z), z.softmax(-1)
+    if inner == "δ + p":
+        ours = torch.diag_embed(p) + p[:, :, None] * p[:, None, :]
+    exact = torch.func.vmap(torch.func.jacrev(lambda one: one.softmax(-1)))(z)
+    why = "eigenvalues in float64 err by a few units of 1e-16"
+    return every({
+        "autograd": identical(ours, exact),
+        "symmetric": identical(ours, ours.mT),
+        "least eigenvalue": at_least(torch.linalg.eigvalsh(ours)[:, 0], 0, slack=1e-14, why=why),
+        "null vector": identical(ours.sum(-1), torch.zeros_like(z)),
+    })
+
+
+@claim(control={"convert": False}, source="by definition; one nat is 1/ln 2 bits")
+def cross_entropy_from_logits(
+    seed: Seed, *, classes: Classes = 6, width: Annotated[float, Range(0.1, 50)] = 5.0,
+    convert: bool = True,
+) -> Evidence:
+    r"""The loss is $-z_y+\ln\sum_je^{z_j}$, torch's own; in bits it is divided by $\ln2$."""
+    z, y = width * _scores(seed, 300, classes), _labels(seed, 300, classes)
+    bits = cross_entropy_bits(z, y) if convert else cross_entropy(z, y)
+    truth = F.one_hot(y, classes).double()
+    log2 = torch.special.xlogy(truth, z.double().softmax(-1)).sum(-1) / -math.log(2)
+    probable = probability_cross_entropy(truth, z.softmax(-1))
+    seen = log2 < 900  # beyond, the probability itself is below the smallest double
+    return every({
+        "torch": identical(cross_entropy(z, y), F.cross_entropy(z, y, reduction="none")),
+        "probabilities": identical(probable[seen], cross_entropy(z, y)[seen]),
+        "bits": identical(bits[seen], log2[seen]),
+    })
+
+
+def _labels(seed: Seed, rows: int, classes: int) -> Tensor:
+    return torch.randint(classes, (rows,), generator=seed.child("labels").torch())
+
+
+@claim(control={"through": "softmax"}, source="by differentiation")
+def gradient(
+    seed: Seed, *, classes: Classes = 6, through: Literal["identity", "softmax"] = "identity"
+) -> Evidence:
+    r"""$\partial\ell/\partial z=p-e_y$ of the cross-entropy; of the squared loss, $\hat y-y$."""
+    z, y = _scores(seed, 200, classes).requires_grad_(), _labels(seed, 200, classes)
+    truth = F.one_hot(y, classes).double()
+    (by_entropy,) = torch.autograd.grad(cross_entropy(z, y).sum(), z)
+    outputs = z if through == "identity" else z.softmax(-1)
+    (by_square,) = torch.autograd.grad(squared_loss(outputs, truth).sum(), z)
+    return every({
+        "cross-entropy": identical(by_entropy, z.softmax(-1) - truth),
+        "squared": identical(by_square, outputs - truth),
+    })
+
+
+@claim(control={"method": "naive"}, source="Boyd and Vandenberghe 2004, sec. 3.1.5")
+def log_sum_exp(
+    seed: Seed, *, classes: Classes = 8, size: Annotated[float, Range(100, 1e4)] = 1e4,
+    method: Literal["stable", "naive"] = "stable",
+) -> Evidence:
+    r"""$\max_jz_j\le\ln\sum_je^{z_j}\le\max_jz_j+\ln K$; convex, and finite for large scores."""
+    exact = _lse(method)
+    z, w = (10 * _scores(seed.child(name), 100_000, classes) for name in "zw")
+    t = torch.rand(100_000, 1, generator=seed.child("t").torch(), dtype=z.dtype)
+    value, most = exact(z), z.amax(-1)
+    chord = (t[:, 0] * value + (1 - t[:, 0]) * exact(w)) - exact(t * z + (1 - t) * w)
+    rounding = 1e-12 * (1 + most.abs())
+    large = size * _scores(seed, 100, classes).float().sign()
+    far = exact(large).double() - large.double().amax(-1)
+    ulp = float(torch.finfo(torch.float32).eps) * size
+    return every({
+        "not below the largest": never(value < most - rounding, why="0 of 100,000, but rounding"),
+        "not above it by more": never(
+            value > most + math.log(classes) + rounding, why="0 of 100,000, but rounding"),
+        "convex": never(chord < -1e-12 * (1 + value.abs()), why="0 of 100,000 chords"),
+        "finite in float32": at_most(far.nan_to_num(nan=math.inf), math.log(classes), slack=ulp,
+                                     why="float32 rounds scores of this size"),
+    })
+
+
+def _lse(method: str) -> Callable[[Tensor], Tensor]:
+    if method == "stable":
+        return lambda z: torch.logsumexp(z, -1)
+    return lambda z: z.exp().sum(-1).log()
+
+
+@claim(control={"reference": "w₁"}, source="by definition")
+def two_classes_is_logistic(
+    seed: Seed, *, dim: Annotated[int, Range(1, 50)] = 5,
+    reference: Literal["w₁ - w₀", "w₁"] = "w₁ - w₀",
+) -> Evidence:
+    r"""With two classes the softmax is the logistic function: $p_1=\sigma((w_1-w_0)^\top x)$."""
+    model = SoftmaxRegression(dim, 2).double()
+    with torch.no_grad():
+        model.weight.copy_(_scores(seed, 2, dim))
+    x = _scores(seed.child("x"), 300, dim)
+    w0, w1 = model.weight.detach()
+    direction = w1 - w0 if reference == "w₁ - w₀" else w1
+    return identical(model(x).softmax(-1)[:, 1], (x @ direction).sigmoid())
+
+
+@claim(control={"rows": "one"}, source="by definition; Bridle 1990")
+def redundant_parameters(
+    seed: Seed, *, dim: Annotated[int, Range(1, 30)] = 6, classes: Annotated[int, Range(2, 10)] = 4,
+    l2: Annotated[float, Range(0.01, 1)] = 0.1, rows: Literal["all", "one"] = "all",
+) -> Evidence:
+    r"""One vector added to all rows of $W$ changes nothing; a price picks rows that sum to 0."""
+    x, y = _scores(seed, 200, dim), _labels(seed, 200, classes)
+    model = SoftmaxRegression(dim, classes, l2=l2).double()
+    with torch.no_grad():  # rows that do not sum to 0: the fit has to bring them there
+        model.weight.copy_(_scores(seed.child("W"), classes, dim))
+        before = model(x).softmax(-1)
+        direction = _scores(seed.child("u"), 1, dim)
+        model.weight[: classes if rows == "all" else 1] += direction
+        after = model(x).softmax(-1)
+    model.fit(x, y)
+    slack = "the gradient is below 1e-9, and the price alone holds the sum"
+    return every({
+        "probabilities": identical(after, before),
+        "rows of the best weights": equal(
+            model.weight.detach().sum(0), torch.zeros(dim).double(), tol=1e-5, why=slack),
+    })
+
+
+@claim(control={"loss": "squared"}, source="Bridle 1990; Gibbs' inequality")
+def maximum_likelihood(
+    seed: Seed, *, samples: Annotated[int, Range(50_000, 300_000)] = 100_000,
+    loss: Literal["cross-entropy", "squared"] = "cross-entropy",
+) -> Evidence:
+    r"""The least cross-entropy is the largest likelihood, and in the limit the true posterior."""
+    x, truth = _scores(seed, samples, 2), 1.5 * _scores(seed.child("W"), 3, 3)
+    posterior = (x @ truth[:, :2].mT + truth[:, 2]).softmax(-1)
+    y = torch.multinomial(posterior, 1, generator=seed.child("y").torch())[:, 0]
+    model = SoftmaxRegression(2, 3, solver="lbfgs").double()
+    if loss == "cross-entropy":
+        _descend_all(model, x, y)
+        scores = model(x).detach()
+    else:
+        inputs = torch.cat([x, torch.ones(samples, 1)], 1)
+        scores = inputs @ torch.linalg.lstsq(
+            inputs, F.one_hot(y, 3).double(), driver="gelsd").solution
+    likelihood = torch.distributions.Categorical(logits=scores).log_prob(y).sum()
+    gap = (scores.softmax(-1) - posterior).abs().sum(-1).mean()
+    why = "6 free weights: a standard error of about sqrt(6 / samples), 0.008, and room"
+    return every({
+        "loss is minus log-likelihood": identical(cross_entropy(scores, y).sum(), -likelihood),
+        "distance from the posterior": at_most(gap, 0.02, why=why),
+    })
+
+
+def _descend_all(model: SoftmaxRegression, x: Tensor, y: Tensor) -> None:
+    """Fit more samples than `fit` takes at once, with the same solver."""
+    optimizer = torch.optim.LBFGS(model.parameters(), max_iter=100, line_search_fn="strong_wolfe")
+    fit(model, (x, y), model.risk, optimizer, steps=1, batch_size=len(x))
+
+
+@claim(control={"estimator": "training"}, source="Stone 1974")
+def held_out_risk(
+    seed: Seed, *, samples: Annotated[int, Range(100, 400)] = 200,
+    dim: Annotated[int, Range(10, 40)] = 30, folds: Annotated[int, Range(2, 10)] = 5,
+    repetitions: Annotated[int, Range(100, 300)] = 200,
+    estimator: Literal["cross-validation", "training"] = "cross-validation",
+) -> Evidence:
+    r"""Cross-validation estimates the risk on new samples without bias; training data flatter."""
+    fresh = 500  # new samples, to measure each risk
+    x = _scores(seed, repetitions * (samples + fresh), dim).view(repetitions, -1, dim)
+    truth = _scores(seed.child("W"), 3, dim) / dim**0.5 * 1.5
+    posterior = (x @ truth.mT).softmax(-1)
+    y = torch.multinomial(posterior.flatten(0, 1), 1, generator=seed.child("y").torch())
+    y = y.view(repetitions, -1)
+    x, new, y, new_y = x[:, :samples], x[:, samples:], y[:, :samples], y[:, samples:]
+    whole = _descend(x, y)
+    training = empirical_risk(whole, x, y)
+    if estimator == "training":
+        guess, target = training, empirical_risk(whole, new, new_y)
+    else:
+        guess = cross_validated_risk(_descend, x, y, folds=folds)
+        # what it estimates: the risk of models that have seen one fold less
+        kept = samples - samples // folds
+        target = empirical_risk(_descend(x[:, :kept], y[:, :kept]), new, new_y)
+    error = (guess - target).std() / repetitions**0.5
+    lower = float((training - empirical_risk(whole, new, new_y)).mean())
+    return every({
+        "estimate minus risk": estimates(
+            (guess - target).mean(), 0, error=error,
+            why="standard error over independent repetitions"),
+        "training data flatter": at_most(lower, 0, why="the fit has minimized this very number"),
+    })
+
+
+def _descend(x: Tensor, y: Tensor) -> Model:
+    """Fit many problems at once (R, N, D) by a fixed number of gradient steps."""
+    W = x.new_zeros(len(x), int(y.max()) + 1, x.shape[-1])
+    truth = F.one_hot(y, W.shape[1]).to(x)
+    for _ in range(GRADIENT_STEPS):
+        W = W + 1.5 * (truth - (x @ W.mT).softmax(-1)).mT @ x / x.shape[1]
+    return lambda new: new @ W.mT

@@ -1,0 +1,180 @@
+r"""Distillation: what is true of it, and what would refute it."""
+
+from typing import Annotated, Literal
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from principia.lab.claims import claim
+from principia.lab.domains import Range
+from principia.lab.draws import randn
+from principia.lab.evidence import Evidence, Series
+from principia.lab.relations import at_least, equal, every, slope
+from principia.lab.seeds import Seed
+from principia.regularization.distillation import (
+    DistillationLoss,
+    soft_targets,
+    softened_cross_entropy,
+)
+
+Classes = Annotated[int, Range(2, 50)]
+Spread = Annotated[float, Range(0.1, 3)]  # of random logits: larger ones are all but labels
+
+
+@claim(
+    control={"form": "printed"}, source="Hinton, Vinyals and Dean 2015, sec. 2; Gibbs' inequality",
+    misprint=r"$\ell=+\sum_y\mathrm{softmax}(F/T)_y\log\mathrm{softmax}(G/T)_y$ used as a loss, "
+    "and the term of the labels, which is at $T=1$, printed with $T$",
+)
+def loss_has_a_minus(
+    seed: Seed, *, classes: Annotated[int, Range(2, 20)] = 10,
+    temperature: Annotated[float, Range(3, 50)] = 4.0,
+    form: Literal["correct", "printed"] = "correct",
+) -> Evidence:
+    r"""$\ell_T\ge H(\mathrm{softmax}(F/T))$; descent reaches it, at $G=F$ up to a constant."""
+    rng, rows, steps = seed.torch(), 20, 2000
+    teacher, student = 2 * randn(rng, 2, rows, classes)
+    targets = soft_targets(teacher, temperature)
+    entropy = torch.special.entr(targets).sum(dim=1).mean()
+    sign = 1 if form == "correct" else -1
+    # each row has curvature at most 1/(2T²), and the printed sign would run away at any step
+    lr, values = rows * 2 * temperature**2, []
+    student.requires_grad_()
+    for _ in range(steps):
+        value = sign * softened_cross_entropy(student, teacher, temperature)
+        (slopes,) = torch.autograd.grad(value, student)
+        student.data.sub_(lr * slopes)
+        values.append(value.detach())
+    path = torch.stack(values)
+    apart = _centered(student.detach()) - _centered(teacher)
+    shown = sorted({min(steps - 1, round(1.3**k)) - 1 for k in range(1, 30)})
+    return every({
+        "never below": at_least(path, entropy, slack=1e-12, why="Gibbs' inequality; rounding"),
+        "value": equal(
+            path[-1], entropy, tol=1e-6, why="the statement: descent has converged to this"
+        ).drawn(
+            Series("loss", [step + 1 for step in shown], path[shown], style="line"),
+            Series("entropy of the teacher", [1, steps], [float(entropy)] * 2, "bound"),
+            x="step", y="loss", log="x",
+        ),
+        # a value within 1e-6 leaves the square root of it open, over the least probability
+        "logits": equal(
+            apart / temperature, 0.0, tol=float(2e-3 / targets.min().sqrt()),
+            why="where the loss is that near its minimum, by its curvature",
+        ),
+    })
+
+
+def _centered(logits: Tensor) -> Tensor:
+    return logits - logits.mean(dim=-1, keepdim=True)
+
+
+@claim(control={"factor": "1"}, source="Hinton, Vinyals and Dean 2015, eq. 2")
+def gradient_formula(
+    seed: Seed, *, classes: Classes = 10, temperature: Annotated[float, Range(0.5, 50)] = 4.0,
+    factor: Literal["1 / T", "1"] = "1 / T",
+) -> Evidence:
+    r"""$\partial\ell_T/\partial G=\frac1T(\mathrm{softmax}(G/T)-\mathrm{softmax}(F/T))$."""
+    rng = seed.torch()
+    teacher, student = 3 * randn(rng, 2, 50, classes)
+    student.requires_grad_()
+    (found,) = torch.autograd.grad(
+        len(student) * softened_cross_entropy(student, teacher, temperature), student
+    )
+    difference = soft_targets(student, temperature) - soft_targets(teacher, temperature)
+    expected = difference.detach() / (temperature if factor == "1 / T" else 1)
+    return equal(found, expected, tol=1e-14, why="float64 rounding of numbers below 2").drawn(
+        Series("autograd", range(classes), found[0], style="points"),
+        Series("formula", range(classes), expected[0], "predicted", "bars"),
+        x="class", y="gradient of one row",
+    )
+
+
+@claim(control={"centered": False}, source="Hinton, Vinyals and Dean 2015, eq. 3 and 4")
+def high_temperature_matches_logits(
+    seed: Seed, *, classes: Annotated[int, Range(3, 50)] = 10, spread: Spread = 1.0,
+    centered: bool = True,
+) -> Evidence:
+    r"""Zero-mean logits: $T^2\partial\ell_T/\partial G\to(G-F)/K$, with an error $O(1/T)$."""
+    # the next order must be small against the first at the lowest temperature, too
+    temperatures = 10 * spread * torch.logspace(0, 2, 9, dtype=torch.float64)
+    teacher, student = spread * randn(seed.torch(), 2, 100, classes)
+    if centered:
+        teacher, student = _centered(teacher), _centered(student)
+    limit = (student - teacher) / classes
+    errors = torch.stack([
+        (_slopes(student, teacher, float(T)) * T**2 - limit).square().mean().sqrt()
+        for T in temperatures
+    ])
+    return slope(
+        temperatures, errors, -1, tol=0.05, why="the error of second order bends the line by 1 %",
+        labels=("T", "root mean square distance to (G - F) / K"),
+    )
+
+
+def _slopes(student: Tensor, teacher: Tensor, temperature: float) -> Tensor:
+    """Give the gradient of the loss of every row by its own logits."""
+    student = student.detach().requires_grad_()
+    loss = len(student) * softened_cross_entropy(student, teacher, temperature)
+    return torch.autograd.grad(loss, student)[0]
+
+
+@claim(control={"factor": "1"}, source="Hinton, Vinyals and Dean 2015, sec. 2")
+def t_squared_keeps_scale(
+    seed: Seed, *, classes: Classes = 10, spread: Spread = 1.0,
+    factor: Literal["T²", "1"] = "T²",
+) -> Evidence:
+    r"""The gradient of $T^2\ell_T$ tends to a finite one: $\alpha$ means the same at all $T$."""
+    temperatures = torch.logspace(0, 2.5, 11, dtype=torch.float64) * spread
+    teacher, student = (_centered(one) for one in spread * randn(seed.torch(), 2, 100, classes))
+
+    def norm(T: float) -> float:
+        times = DistillationLoss(T, 1.0)  # its own factor is T²
+        student.requires_grad_()
+        (slopes,) = torch.autograd.grad(times(student, teacher), student)
+        return float(slopes.norm()) / (1 if factor == "T²" else T**2)
+
+    limit = float((student - teacher).norm()) / classes / len(student)
+    return equal(
+        norm(20 * spread) / norm(200 * spread), 1.0, tol=0.1, why="the statement: within 10 %"
+    ).drawn(
+        Series("norm of the gradient", temperatures, [norm(float(T)) for T in temperatures],
+               style="line"),
+        Series("|G - F| / K", temperatures, [limit] * len(temperatures), "predicted", "line"),
+        x="T", y="norm of the gradient", log="xy",
+    )
+
+
+@claim(control={"tie": True}, source="Hinton, Vinyals and Dean 2015, sec. 2")
+def low_temperature_is_hard_labels(
+    seed: Seed, *, classes: Classes = 10, temperature: Annotated[float, Range(0.001, 0.01)] = 0.01,
+    gap: Annotated[float, Range(0.2, 3)] = 0.5, tie: bool = False,
+) -> Evidence:
+    r"""As $T\to0$ the soft targets become the label with the largest logit, and nothing else."""
+    rng, rows = seed.torch(), 200
+    teacher, student = randn(rng, 2, rows, classes)
+    first, second = teacher.topk(2, dim=1).indices.T
+    labels = second if tie else first
+    # the winner leads by a known gap, or not at all
+    lead = 0.0 if tie else gap
+    teacher.scatter_(1, first[:, None], teacher.gather(1, second[:, None]) + lead)
+    targets = soft_targets(teacher, temperature)
+    wanted = F.one_hot(labels, classes).double()
+    shown = torch.logspace(-2, 1, 31, dtype=torch.float64)
+    return every({
+        "targets": equal(
+            targets, wanted, tol=1e-6,
+            why="at most 49 other classes, each behind by 20 T or more: 49 exp(-20) is 1e-7",
+        ).drawn(
+            Series("probability of the winner", shown,
+                   [soft_targets(teacher, float(T)).max(dim=1).values.mean() for T in shown],
+                   style="line"),
+            Series("label", shown, [1.0] * len(shown), "predicted", "line"),
+            x="T of the teacher", y="mean probability", log="x",
+        ),
+        "loss of a student at T = 1": equal(
+            F.cross_entropy(student, targets), F.cross_entropy(student, labels), tol=1e-5,
+            why="the distance of the targets, times differences of logits, which are below 10",
+        ),
+    })

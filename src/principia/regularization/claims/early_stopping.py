@@ -1,0 +1,202 @@
+r"""Early stopping: what is true of it, and what would refute it."""
+
+import math
+from typing import Annotated, Any, Literal
+
+import torch
+from torch import Tensor, nn
+from torch.nn.utils import skip_init
+
+from principia.lab.claims import claim
+from principia.lab.domains import Range
+from principia.lab.draws import rand, randn
+from principia.lab.evidence import Evidence, Series
+from principia.lab.pairs import paired
+from principia.lab.relations import at_least, at_most, equal, every, identical, never
+from principia.lab.seeds import Seed
+from principia.lab.training import EarlyStopping
+from principia.regularization.early_stopping import equivalent_decay, stopped_shrinkage
+
+
+@claim(control={"start": "elsewhere"}, source="Goodfellow, Bengio and Courville 2016, eq. 7.40")
+def gd_path_in_eigenbasis(
+    seed: Seed, *, dim: Annotated[int, Range(1, 30)] = 6,
+    steps: Annotated[int, Range(1, 2000)] = 500, start: Literal["0", "elsewhere"] = "0",
+) -> Evidence:
+    r"""Descent on a quadratic from 0: $\theta_t=Q(I-(I-\eta\Lambda)^t)Q^\top\theta^*$."""
+    rng, problems = seed.torch(), 20
+    Q = torch.linalg.qr(randn(rng, problems, dim, dim)).Q
+    lam = 10 ** (3 * rand(rng, problems, dim) - 3)  # between 0.001 and 1
+    H = Q @ torch.diag_embed(lam) @ Q.mT
+    best, lr = randn(rng, problems, dim, 1), 1.5  # at most 1.5 over the largest eigenvalue
+    theta = torch.zeros_like(best) if start == "0" else randn(rng, problems, dim, 1)
+    at = sorted({0, *(min(steps, round(1.2**k)) for k in range(42))})
+    found, predicted = [], []
+    for t in range(steps + 1):
+        if t in at:
+            found.append(theta.clone())
+            share = stopped_shrinkage(lam, lr, t)[..., None]
+            predicted.append(Q @ (share * (Q.mT @ best)))
+        theta = theta - lr * H @ (theta - best)
+    path, formula = torch.stack(found), torch.stack(predicted)
+    descent, expected = ((Q[0].mT @ one[:, 0] / (Q[0].mT @ best[0]))[..., 0]
+                         for one in (path, formula))
+    drawn = []
+    for k in range(min(3, dim)):
+        name = f"λ = {float(lam[0, k]):.2g}"
+        drawn += [
+            Series(f"descent, {name}", at, descent[:, k], style="points"),
+            Series(f"formula, {name}", at, expected[:, k], "predicted", "line"),
+        ]
+    return identical(path, formula).drawn(
+        *drawn, x="steps", y="share of the way along an eigenvector", log="x"
+    )
+
+
+@claim(
+    control={"form": "printed"}, source="Goodfellow, Bengio and Courville 2016, eq. 7.44",
+    misprint=r"stopping after $t\approx\eta/\mu$ steps is like weight decay $\mu$",
+)
+def stopping_is_decay(
+    seed: Seed, *, lr: Annotated[float, Range(0.001, 0.02)] = 0.01,
+    decay: Annotated[float, Range(0.2, 5)] = 1.0,
+    form: Literal["correct", "printed"] = "correct",
+) -> Evidence:
+    r"""$\lambda\ll\mu$, $\eta\lambda\ll1$: stopping at $t=1/(\eta\mu)$ shrinks like decay $\mu$."""
+    # weak directions against the decay, up to 1 %: there both shares agree to half of that
+    weak = decay * (0.002 + 0.008 * rand(seed.torch(), 8).sort().values)
+    t = 1 / (lr * decay) if form == "correct" else lr / decay
+    stopped, decayed = stopped_shrinkage(weak, lr, t), weak / (weak + decay)
+    lam = decay * torch.logspace(-3, 1, 41, dtype=torch.float64)
+    lam = lam[lr * lam < 1]
+    return every({
+        "shares": equal(
+            stopped, decayed, tol=0.01 * decayed, why="λ/2μ and ηλ/2 of itself: under 1 %"
+        ).drawn(
+            Series("stopping", lam / decay, stopped_shrinkage(lam, lr, t), style="line"),
+            Series("weight decay", lam / decay, lam / (lam + decay), "predicted", "line"),
+            x="λ / μ", y="share of the way", log="xy",
+        ),
+        "decay": equal(
+            equivalent_decay(lr, t), decay, tol=1e-12 * decay, why="rounding: the same relation"
+        ),
+    })
+
+
+@claim(control={"bound": 1.5}, source="Ali, Kolter and Tibshirani 2019, theorem 1")
+def stopping_risk_inflation(
+    seed: Seed, *, dim: Annotated[int, Range(1, 50)] = 20,
+    bound: Annotated[float, Range(1.5, 2)] = 1.6862,
+) -> Evidence:
+    r"""The risk of gradient flow at time $t$ is at most 1.6862 times that of ridge at $1/t$."""
+    rng, problems = seed.torch(), 2000
+    middle, width = 4 * rand(rng, problems, 1) - 2, 3 * rand(rng, problems, 1) ** 2
+    spectra = 10 ** (middle + width * (rand(rng, problems, dim) - 0.5))
+    signals = randn(rng, problems, dim)
+    noise = 10 ** (6 * rand(rng, problems, 1) - 3)
+    times = torch.logspace(-3, 3, 40, dtype=torch.float64)[:, None, None]
+
+    def risk(share: Tensor) -> Tensor:
+        """Add squared bias and variance over the coordinates: (times, problems)."""
+        return (signals**2 * (1 - share) ** 2 + noise * share**2 / spectra).sum(dim=-1)
+
+    flow, ridge = -torch.expm1(-spectra * times), spectra / (spectra + 1 / times)
+    ratio = risk(flow) / risk(ridge)
+    worst = ratio.max(dim=1).values
+    x = torch.logspace(-2, 3, 2001, dtype=torch.float64)
+    limit = float((((-torch.expm1(-x)) * (1 + x) / x) ** 2).max())
+    return at_most(ratio.max(), bound, why="a theorem: no slack").drawn(
+        Series("worst of 2000 problems", times.flatten(), worst, style="line"),
+        Series("supremum", [1e-3, 1e3], [limit, limit], "predicted", "line"),
+        Series("bound", [1e-3, 1e3], [bound, bound], "bound", "line"),
+        x="time t", y="risk of the flow / risk of ridge", log="x",
+    )
+
+
+@claim(control={"restore_best": False}, source="Prechelt 1998, sec. 2")
+def patience_semantics(
+    seed: Seed, *, patience: Annotated[int, Range(1, 10)] = 3,
+    checks: Annotated[int, Range(12, 200)] = 40, restore_best: bool = True,
+) -> Evidence:
+    r"""It stops at the first check with `patience` checks since the best, and returns the best."""
+    rng, scripts = seed.torch(), 30
+    # losses that fall and rise again, on a grid so that some are equal
+    falls = (torch.arange(checks) / checks - 0.5) ** 2
+    losses = ((falls + 0.1 * randn(rng, scripts, checks)) * 50).round() / 50
+    ends, weights, expected_ends, expected_weights = [], [], [], []
+    for script in losses.tolist():
+        model: Any = skip_init(nn.Linear, 1, 1, bias=False)
+        stopping = EarlyStopping(patience=patience, restore_best=restore_best)
+        stopping.begin(model, {}, checks)
+        end = checks - 1
+        for check, loss in enumerate(script):
+            model.weight.data.fill_(float(check))
+            if stopping.after_epoch(model, {"validation_loss": loss}):
+                end = check
+                break
+        stopping.finish(model)
+        ends.append(end)
+        weights.append(model.weight.item())
+        # the definition, read off the script: no state, no counting
+        bests = [script.index(min(script[: check + 1])) for check in range(checks)]
+        waits = [check for check in range(checks) if check - bests[check] >= patience]
+        expected_ends.append(waits[0] if waits else checks - 1)
+        expected_weights.append(bests[expected_ends[-1]])
+    first = losses[0, : ends[0] + 1]
+    return every({
+        "check of the stop": never(
+            torch.tensor(ends) != torch.tensor(expected_ends), why="a rule, no estimate"
+        ),
+        "weights": equal(
+            weights, expected_weights, tol=0, why="weights are copied"
+        ).drawn(
+            Series("validation loss", range(len(first)), first, style="line"),
+            Series("returned", [weights[0]], [losses[0, int(weights[0])]], "predicted", "points"),
+            x="check", y="validation loss",
+        ),
+    })
+
+
+@claim(control={"problem": "well-posed"}, source="Li, Soltanolkotabi and Oymak 2020; Prechelt 1998")
+def stopping_beats_the_end(
+    seed: Seed, *, draws: Annotated[int, Range(20, 100)] = 40,
+    noise: Annotated[float, Range(0.2, 2)] = 0.5,
+    problem: Literal["noisy", "well-posed"] = "noisy",
+) -> Evidence:
+    r"""Noisy targets, more features than points: the test error is lower at the stop."""
+    rng, points, held, test = seed.torch(), 100, 100, 500
+    features, sigma = (200, noise) if problem == "noisy" else (40, 0.0)
+    x = randn(rng, draws, points + held + test, 5)
+    W, phase = randn(rng, draws, 5, features), 2 * math.pi * rand(rng, draws, 1, features)
+    Phi = math.sqrt(2 / features) * torch.cos(x @ W + phase)
+    clean = (Phi @ randn(rng, draws, features, 1))[..., 0]
+    y = clean + sigma * randn(rng, *clean.shape)
+    U, s, Vh = torch.linalg.svd(Phi[:, :points], full_matrices=False)
+    lam = s**2 / points
+    lr = 1 / float(lam.max())
+    # far enough that descent has learned all it will
+    at = torch.logspace(0, 9, 60, dtype=torch.float64).round()
+    goal = (U.mT @ y[:, :points, None])[..., 0] / s
+    shares = torch.stack([stopped_shrinkage(lam, lr, float(t)) for t in at])  # (times, draws, n)
+    paths = torch.einsum("sni,tsn->tsi", Vh, shares * goal)
+    guesses = torch.einsum("spi,tsi->tsp", Phi, paths)
+    of_held = (guesses - y)[..., points : points + held].square().mean(dim=-1)
+    of_test = (guesses - clean)[..., points + held :].square().mean(dim=-1)
+    stop = of_held.argmin(dim=0)
+    saved = paired(of_test[-1], of_test[stop, torch.arange(draws)])
+    return every({
+        "in standard errors": at_least(
+            saved.in_errors, 3.0, why="the statement: three standard errors over the draws"
+        ).drawn(
+            Series("test error", at, of_test.mean(dim=1), style="line"),
+            Series("error on held-out data, noise included", at, of_held.mean(dim=1), "other",
+                   "line"),
+            Series("median stop", [float(at[stop].median())], [float(saved.without.mean())],
+                   "predicted", "points"),
+            x="steps", y="mean squared error", log="xy",
+        ),
+        "against the variance of the targets": at_least(
+            saved.mean / float(clean.var()), 1e-3,
+            why="differences below that are rounding, or a descent that has not ended",
+        ),
+    })
