@@ -14,7 +14,7 @@ from principia.connectionism import (
     log_cover_fraction,
     separable,
 )
-from principia.connectionism.cover import one_sided
+from principia.connectionism.claims.cover import one_sided
 from principia.lab.errors import UsageError
 
 KEY = "connectionism/cover"

@@ -8,14 +8,14 @@ from scipy.optimize import linprog
 from torch.nn import functional as F
 
 from planting import assert_caught
+from principia.connectionism.claims.neuron import pdp_frame
+from principia.connectionism.experiments.neuron import threshold_census
 from principia.connectionism.neuron import (
     AND,
     NOT,
     McCullochPitts,
     PDPNetwork,
     mcculloch_pitts_functions,
-    pdp_frame,
-    threshold_census,
     threshold_functions,
     truth_table,
     two_layer_from_table,

@@ -197,7 +197,7 @@ def test_graph_of_networkx_has_every_use():
 
 @pytest.mark.parametrize("activation", ["tanh", "relu"])
 def test_training_on_the_tape_is_training_with_torch(activation):
-    module = page(KEY).load()
+    module = page(KEY).load("experiments")
     ours = MLP([4, 6, 5, 3], activation=activation, rng=Seed(0).torch()).double()
     theirs, x = copy.deepcopy(ours), normal(40, 4)
     y = torch.arange(40) % 3
@@ -210,7 +210,7 @@ def test_training_on_the_tape_is_training_with_torch(activation):
 
 
 def test_the_comparison_with_torch_sees_a_wrong_gradient():
-    module = page(KEY).load()
+    module = page(KEY).load("experiments")
     mlp, batch = MLP([4, 3], rng=Seed(0).torch()).double(), (normal(10, 4), torch.arange(10) % 3)
     gaps = []
     for factor in (1, 1 + 1e-6):
@@ -233,7 +233,7 @@ def test_listed_order_is_no_order_either():
 
 def test_picture_fills_the_graph_step_by_step():
     mlp = MLP([2, 3, 2], activation="tanh", rng=Seed(0).torch()).double()
-    figure = page(KEY).load()._film(mlp, normal(4, 2), torch.arange(4) % 2)
+    figure = page(KEY).load("experiments")._film(mlp, normal(4, 2), torch.arange(4) % 2)
     lengths = [sum(map(len, step.args[0]["text"][0])) for step in figure.layout.sliders[0].steps]
     assert all(a < b for a, b in itertools.pairwise(lengths))  # every step tells one number more
     labels = [step.label for step in figure.layout.sliders[0].steps]

@@ -95,8 +95,8 @@ def told(one):
     """Give all that the catalog reads of a page."""
     decorated = {
         kind: [(name, {word: ast.dump(value) for word, value in words.items()})
-               for name, words in one._decorated(kind)]
-        for kind in ("claim", "experiment", "part")
+               for name, words in one._decorated(room, kind)]
+        for room, kind in (("claims", "claim"), ("experiments", "experiment"), ("experiments", "part"))
     }
     return one.text, one.exports, decorated
 
@@ -106,13 +106,17 @@ def test_the_outline_of_a_page_says_what_the_whole_page_says(chapter):
     for one in chapter.pages:
         whole = Page(one.key, one.module, one.path)
         whole.__dict__["_tree"] = ast.parse(one.path.read_text())
+        whole.__dict__["_room_trees"] = {
+            file.parent.name: ast.parse(file.read_text()) for file in one.files[1:]
+        }
         assert told(one) == told(whole), one.key
 
 
 def test_a_text_at_the_margin_of_a_body_misleads_nobody(tmp_path):
     path = tmp_path / "odd.py"
-    path.write_text('''"""Odd: a page."""
-__all__ = ["f"]
+    path.write_text('"""Odd: a page."""\n__all__ = ["f"]\ndef f(): ...\n')
+    (tmp_path / "claims").mkdir()
+    (tmp_path / "claims/odd.py").write_text('''
 def f(
     x,
 ):

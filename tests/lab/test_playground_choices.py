@@ -97,8 +97,13 @@ def plant(folder, monkeypatch, **pages):
     chapter = folder / name
     chapter.mkdir()
     (chapter / "__init__.py").write_text('"""A chapter."""')
-    for page, source in pages.items():
-        (chapter / f"{page}.py").write_text(source)
+    (chapter / "experiments").mkdir()
+    (chapter / "experiments/__init__.py").write_text('"""Experiments."""')
+    for page, sources in pages.items():
+        own, _, experiments = sources.partition("# experiments\n")
+        (chapter / f"{page}.py").write_text(own)
+        if experiments:
+            (chapter / f"experiments/{page}.py").write_text(f"from {name}.{page} import *\n{experiments}")
     monkeypatch.syspath_prepend(folder)
     planted = catalog.Chapter(name, name, chapter)
     whole = planted, *catalog.chapters()
@@ -118,11 +123,14 @@ CARELESS = '''"""A page whose model uses the global generator, to begin and even
 __all__ = ["Noisy"]
 import torch
 from torch import nn
-from principia.lab.learners import learner
 
 class Noisy(nn.Linear):
     def forward(self, x):
         return super().forward(x) + 0.1 * torch.randn(len(x), 1)
+
+# experiments
+from torch import nn
+from principia.lab.learners import learner
 
 @learner
 def noisy(inputs, outputs, rng) -> nn.Module:

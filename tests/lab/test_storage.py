@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from principia.lab import checking
-from principia.lab.catalog import Page, page
+from principia.lab import catalog, checking
+from principia.lab.catalog import page
 from principia.lab.errors import Failure, UsageError
 from principia.lab.storage import need_writable, write_text
 
@@ -49,17 +49,31 @@ def test_evidence_is_remembered(monkeypatch, tmp_path):
     assert checking.last_finding(one.key, "bound_is_attained") is None
 
 
+def announced(folder, monkeypatch, name, claims):
+    """Install a chapter of one page with these claims, where workers find it, too."""
+    chapter = folder / name
+    (chapter / "claims").mkdir(parents=True)
+    for file in (chapter / "__init__.py", chapter / "claims/__init__.py", chapter / "idea.py"):
+        file.write_text('"""A chapter: for a test."""\n')
+    (chapter / "claims/idea.py").write_text(claims)
+    info = folder / f"{name}-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text(f"[principia.chapters]\n{name} = {name}\n")
+    monkeypatch.syspath_prepend(str(folder))
+    monkeypatch.setenv("PYTHONPATH", str(folder))
+    monkeypatch.setattr(catalog, "chapters", catalog.chapters.__wrapped__)
+    return catalog.page(f"{name}/idea")
+
+
 def test_a_killed_worker_is_told(tmp_path, monkeypatch):
-    (tmp_path / "deadly_page.py").write_text("import os\nos._exit(9)\n")
-    monkeypatch.syspath_prepend(str(tmp_path))
-    selection = [(Page("lab/deadly_page", "deadly_page", tmp_path / "deadly_page.py"), "any")]
+    deadly = announced(tmp_path, monkeypatch, "deadly", "import os\nos._exit(9)\n")
     with pytest.raises(Failure, match="a worker process was killed"):
-        checking.check_all(selection, seeds=(0, 1), jobs=2)
+        checking.check_all([(deadly, "any")], seeds=(0, 1), jobs=2)
 
 
 def test_a_page_that_cannot_be_imported_fails_alone(tmp_path, monkeypatch):
-    (tmp_path / "broken_page.py").write_text("raise RuntimeError('half written')\n")
-    monkeypatch.syspath_prepend(str(tmp_path))
-    measure, control = checking._work(("broken_page", "anything", 0, {}))
+    announced(tmp_path, monkeypatch, "broken", "raise RuntimeError('half written')\n")
+    measure, control = checking._work(("broken/idea", "anything", 0, {}))
     assert measure.verdict == control.verdict == "error"
-    assert measure.error == "broken_page cannot be imported: RuntimeError: half written"
+    assert measure.error == "broken/idea cannot be imported: RuntimeError: half written"

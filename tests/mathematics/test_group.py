@@ -167,7 +167,7 @@ def test_elements_of_any_shape_and_groups_whose_identity_is_not_0():
 
 
 def test_isomorphism_tells_groups_of_one_order_apart():
-    isomorphic = page(KEY).load()._isomorphic
+    isomorphic = page(KEY).load("experiments")._isomorphic
     z, d = FiniteGroup.cyclic, FiniteGroup.dihedral
     groups = [d(6), FiniteGroup.product(z(2), FiniteGroup.symmetric(3)), z(12),
               FiniteGroup.product(z(3), z(4)), FiniteGroup.product(z(2), z(6)),

@@ -144,7 +144,7 @@ def test_jensen_gap_is_the_variance_of_squares_and_the_ratio_of_two_means():
 
 
 def test_tails_of_a_sample_are_counted_at_every_jump():
-    module = page(KEY).load()
+    module = page(KEY).load("experiments")
     column = normal(50).round(decimals=1)  # with ties
     z = ((column - column.mean()) / column.std(correction=0)).numpy()
     found = module._tails(column)

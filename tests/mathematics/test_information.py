@@ -52,13 +52,15 @@ def laws(*shape, seed=0, zeros=False):
         ("q.masked_fill((p == 0) & (q == 0), 1)", "q.masked_fill(q == 0, 1)", "kl_nonnegative"),
         ("torch.xlogy(p, q.masked_fill", "torch.mul(p, 1 + q.masked_fill",
          "maximum_likelihood_is_cross_entropy"),
-        ("(kl_in_nats(p, middle) + kl_in_nats(q, middle))", "(kl_in_nats(p, middle) + kl_in_nats(p, middle))", "jsd_bounded"),
+        ("(kl_in_nats(p, middle) + kl_in_nats(q, middle))",
+         "(kl_in_nats(p, middle) + kl_in_nats(p, middle))", "jsd_bounded"),
         ("return (p - q).abs().sum(dim=-1) / 2", "return (p - q).abs().sum(dim=-1)",
          "total_variation"),
         ("return (p - q).abs().sum(dim=-1) / 2", "return (p - q).abs().sum(dim=-1)", "pinsker"),
         ("return (p - q).abs().sum(dim=-1) / 2", "return (p - q).abs().sum(dim=-1)",
          "posterior_total_variation"),
-        ("return kl_in_nats(p, q) / math.log(base)", "return 2 * kl_in_nats(p, q) / math.log(base) + 0.01",
+        ("return kl_in_nats(p, q) / math.log(base)",
+         "return 2 * kl_in_nats(p, q) / math.log(base) + 0.01",
          "good_density_poor_classifier"),
         ("x * y / torch.where(z > 0, z, 1)", "x * y", "mutual_information_zero"),
         ("joint.movedim(given, -3)", "joint.movedim(0, -3)", "mutual_information_zero"),
@@ -150,6 +152,7 @@ def test_single_precision_softmax_counts_as_normalized():
 
 
 def test_quick_experiment_counts_letters():
+    letter_bits = page(KEY).load("experiments")._letter_bits
     outcome = page(KEY).experiments()["english_entropy"](longest=3)
     assert outcome.reached, outcome.missed
     assert set(outcome.figures) == {"letters"}
@@ -160,9 +163,9 @@ def test_quick_experiment_counts_letters():
     blocks = [np.unique([text[i : i + n] for i in range(len(text) - n + 1)], return_counts=True)[1]
               for n in (1, 2, 3)]
     expected = np.diff([0, *(scipy_entropy(counts, base=2) for counts in blocks)])
-    np.testing.assert_allclose(page(KEY).load()._letter_bits(letters, 3, 1), expected)
+    np.testing.assert_allclose(letter_bits(letters, 3, 1), expected)
     always = torch.tensor([1, 2] * 500)
-    np.testing.assert_allclose(page(KEY).load()._letter_bits(always, 2, 2), [1, 0], atol=1e-5)
+    np.testing.assert_allclose(letter_bits(always, 2, 2), [1, 0], atol=1e-5)
 
 
 def test_bad_input_is_told_in_one_sentence():

@@ -10,7 +10,8 @@ from principia.lab.catalog import page
 from principia.lab.errors import UsageError
 from principia.lab.formula import to_unicode
 from principia.mathematics import contract, in_subdifferential, jacobian, tensor_chain
-from principia.mathematics.matrix_calculus import RULES, Rule, subgradient_method
+from principia.mathematics.claims.matrix_calculus import RULES
+from principia.mathematics.matrix_calculus import Rule, subgradient_method
 
 KEY = "mathematics/matrix_calculus"
 
@@ -78,7 +79,7 @@ def test_jacobian_of_any_shapes():
 def test_every_rule_agrees_with_differences(name):
     rule = RULES[name]
     sizes = {"n": 2, "m": 3, "k": 4, "p": 2, "q": 3}
-    variable, *rest = page(KEY).load()._drawn(rule, sizes, torch.Generator().manual_seed(3))
+    variable, *rest = page(KEY).load("claims")._drawn(rule, sizes, torch.Generator().manual_seed(3))
     closed = rule.derivative(variable, *rest)
     step, columns = 1e-6, []
     for direction in torch.eye(variable.numel()).to(variable).reshape(-1, *variable.shape):
@@ -136,7 +137,7 @@ def test_ascent_ends_at_scikit_learns_precision():
     assert set(outcome.figures) == {"ascent", "partial_correlations"}
     X = load_wine().data
     model = EmpiricalCovariance().fit((X - X.mean(axis=0)) / X.std(axis=0))
-    path, _ = page(KEY).load()._ascend(torch.as_tensor(model.covariance_), 100)
+    path, _ = page(KEY).load("experiments")._ascend(torch.as_tensor(model.covariance_), 100)
     np.testing.assert_allclose(path[-1], model.precision_, rtol=1e-4, atol=1e-6)
 
 

@@ -188,7 +188,7 @@ def test_quick_experiment_is_scikit_learns_and_sees_dependent_neighbors():
     assert outcome.reached, outcome.missed
     assert set(outcome.figures) == {"pixels", "reliability"}
     assert outcome.metrics["overconfidence"] > 0
-    module = page(KEY).load()
+    module = page(KEY).load("experiments")
     noise = (torch.rand(20_000, 3, 3, generator=rng()) < 0.4).float()
     members = torch.nn.functional.one_hot(torch.arange(20_000) % 2).float().mT
     information = module.mutual_nats(module._neighbors(noise, members), "a", "b", "place", "class")

@@ -132,7 +132,7 @@ def test_strengths_of_a_trajectory_are_those_of_its_networks():
 
 
 def test_half_times_that_are_never_reached_are_nan():
-    crossings = page(KEY).load().crossings
+    crossings = page(KEY).load("claims").crossings
     curves = torch.tensor([[0.0, 0.0], [1.0, 0.2], [2.0, 0.4]])
     found = crossings(curves, torch.tensor([0.5, 1.0]), 2.0)
     assert found[0] == 1

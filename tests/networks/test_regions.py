@@ -170,7 +170,7 @@ def test_convolutions_have_patterns():
 
 def test_picture_has_one_slider_step_a_depth():
     found = [regions_2d(network(2, 6, *[6] * k, 2), BOX) for k in range(3)]
-    figure = page(KEY).load()._partition_figure(found)
+    figure = page(KEY).load("experiments")._partition_figure(found)
     steps = figure.layout.sliders[0].steps
     assert [step.label for step in steps] == [f"{k}: {len(one)} regions"
                                               for k, one in enumerate(found, start=1)]

@@ -177,7 +177,7 @@ def test_network_is_compiled_and_exported_whole(monkeypatch):
 
 def test_trained_network_survives_the_disk(tmp_path):
     x = torch.randn(64, 3, generator=rng())
-    net = page(KEY).load().network.function(3, 1, rng(2), width=8, depth=3)
+    net = page(KEY).load("experiments").network.function(3, 1, rng(2), width=8, depth=3)
     assert net.body.alpha == pytest.approx(3**-0.5)
     adam = torch.optim.Adam(net.parameters(), lr=0.01)
     target = x.sum(dim=1, keepdim=True).sin()
@@ -188,7 +188,7 @@ def test_trained_network_survives_the_disk(tmp_path):
 
 
 def test_experiment_compares_networks_of_equal_size_and_removes_one_layer():
-    module = page(KEY).load()
+    module = page(KEY).load("experiments")
     nets = [module._reader(kind, 6, 4, 50, rng()) for kind in ("plain", "residual")]
     counts = [sum(one.numel() for one in net.parameters()) for net in nets]
     assert counts[0] == counts[1] == 7 * 4 + 49 * 5 * 4 + 5 * 10

@@ -10,7 +10,7 @@ from principia.lab.errors import UsageError
 from principia.lab.seeds import Seed
 from principia.networks import MLP
 from principia.optimization import Muon, orthogonalize, split_parameters
-from principia.optimization.muon import _Together
+from principia.optimization.experiments.muon import _Together
 
 KEY = "optimization/muon"
 

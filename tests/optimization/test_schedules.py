@@ -65,7 +65,7 @@ def test_claims_catch_planted_bugs(old, new, claim):
 
 
 def test_every_network_explodes_without_clipping_and_none_with_it():
-    recurrent = page(KEY).load()._recurrent_losses
+    recurrent = page(KEY).load("claims")._recurrent_losses
     for number in range(2):
         free = recurrent(Seed(number), 50, 60, 3, None).amax(dim=0)
         assert (free > 1e3).all()

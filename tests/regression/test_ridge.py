@@ -137,7 +137,7 @@ def test_quick_experiment_beats_least_squares_and_draws():
     outcome = page(KEY).experiments()["quadratic_diabetes"]()
     assert outcome.reached, outcome.missed
     assert set(outcome.figures) == {"paths", "validation"}
-    assert len(page(KEY).load()._quadratic_model()[2]) == 64
+    assert len(page(KEY).load("experiments")._quadratic_model()[2]) == 64
 
 
 def test_bad_input_is_told_in_one_sentence():

@@ -24,12 +24,12 @@ from principia.regularization.augmentation import (
     Scale,
     Shear,
     Shift,
-    augmentation,
     equivariance_error,
     invariance_error,
     orbit,
     orbit_average,
 )
+from principia.regularization.experiments.augmentation import augmentation
 
 KEY = "regularization/augmentation"
 ALL = (Shift(-2, 2), Rotate(-20, 20), Scale(0.8, 1.2), Shear(-0.2, 0.2), Mirror(), Brightness(0, 2),

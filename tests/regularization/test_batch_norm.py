@@ -13,12 +13,12 @@ from principia.lab.errors import UsageError
 from principia.lab.training import Supervised, fit
 from principia.regularization.batch_norm import (
     ConvNet,
-    _Along,
     batch_norm_reference,
     fold_batch_norm,
     invert,
     population_statistics,
 )
+from principia.regularization.experiments.batch_norm import _Along
 
 KEY = "regularization/batch_norm"
 RUNNING = "running_statistics_converge"

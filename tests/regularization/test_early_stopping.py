@@ -12,7 +12,7 @@ from principia.lab.experiments import Run
 from principia.lab.seeds import Seed
 from principia.lab.training import EarlyStopping, Trained
 from principia.regularization import equivalent_decay, stopped_shrinkage
-from principia.regularization.early_stopping import _curves, early_stopping_part
+from principia.regularization.experiments.early_stopping import _curves, early_stopping_part
 
 KEY = "regularization/early_stopping"
 
@@ -49,7 +49,7 @@ def test_the_claim_catches_bugs_of_the_part_itself(old, new, monkeypatch):
     assert source.count(old) == 1
     changed = {"__name__": "planted_parts"}
     exec(compile(source.replace(old, new), "planted", "exec"), changed)
-    module = page(KEY).load()
+    module = page(KEY).load("claims")
     monkeypatch.setattr(module, "EarlyStopping", changed["EarlyStopping"])
     assert not page(KEY).claim("patience_semantics").check([0]).passed
 

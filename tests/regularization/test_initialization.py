@@ -12,8 +12,8 @@ from principia.lab.experiments import Run
 from principia.lab.seeds import Seed
 from principia.lab.training import OneCycle, Trained
 from principia.networks.mlp import MLP
+from principia.regularization.claims.initialization import _log_averaged
 from principia.regularization.initialization import (
-    _log_averaged,
     depth_profile,
     initialize_,
     lsuv_,
@@ -195,7 +195,7 @@ def test_every_start_is_trained_in_every_pair(budget, starts, epochs, parts, mon
         seen.append((options["name"], type(optimizer), rate, options["epochs"], kinds))
         return Trained(model, [{"validation_accuracy": 0.5}], 0, "")
 
-    module = page(KEY).load()
+    module = page(KEY).load("experiments")
     monkeypatch.setattr(module, "fit", fit)
     monkeypatch.setattr(module, "handwriting", lambda run: (x, None, x, None))
     outcome = page(KEY).experiments()["deep_relu"](Run(Seed(0), budget), pairs=2)

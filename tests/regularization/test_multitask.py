@@ -208,7 +208,7 @@ def test_full_rank_is_least_squares_for_each_task():
 
 def test_an_unrelated_second_task_runs_with_learned_weights(monkeypatch):
     x, y, *test = digits()
-    monkeypatch.setattr(page(KEY).load(), "_digits", lambda run: ((x, y), tuple(test)))
+    monkeypatch.setattr(page(KEY).load("experiments"), "_digits", lambda run: ((x, y), tuple(test)))
     outcome = page(KEY).experiments()["two_tasks"](
         Run(Seed(0)), second="balance", learn_weights=True, pairs=2, labels=100, units=32
     )

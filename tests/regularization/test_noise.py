@@ -18,16 +18,15 @@ from principia.lab.experiments import Run
 from principia.lab.seeds import Seed
 from principia.lab.training import EMA, ClipNorm, Diverged, OneCycle, Part, Supervised, fit
 from principia.networks.mlp import MLP
+from principia.regularization.experiments.noise import input_noise, weight_noise
 from principia.regularization.noise import (
     GaussianNoise,
     InputNoise,
     NoisyWeights,
     WeightNoise,
     flip_labels,
-    input_noise,
     noisy_targets,
     tikhonov_penalty,
-    weight_noise,
 )
 
 KEY = "regularization/noise"

@@ -197,7 +197,7 @@ def test_the_threshold_in_place_is_torchs_for_one_tensor_or_several():
 
 
 def test_no_decay_is_never_the_chosen_one(monkeypatch):
-    module = page(KEY).load()
+    module = page(KEY).load("experiments")
     monkeypatch.setattr(module, "_trained", lambda run, name, data, method, epochs: [None] * 5)
     # without decay the error is smallest; of the others that of the second is
     monkeypatch.setattr(module, "_errors", lambda nets, x, y: torch.tensor(

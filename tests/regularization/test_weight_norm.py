@@ -15,7 +15,7 @@ from principia.regularization import (
     normalize_weights,
     weight_norm_gradient,
 )
-from principia.regularization.weight_norm import _epochs_to, _Lengths
+from principia.regularization.experiments.weight_norm import _epochs_to, _Lengths
 
 KEY = "regularization/weight_norm"
 
