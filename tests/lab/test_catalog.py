@@ -91,12 +91,15 @@ def test_signatures_are_readable():
     assert Component("f", function).purpose == "Does."
 
 
+KINDS = (("claims", "claim"), ("experiments", "experiment"), ("experiments", "part"))
+
+
 def told(one):
     """Give all that the catalog reads of a page."""
     decorated = {
         kind: [(name, {word: ast.dump(value) for word, value in words.items()})
                for name, words in one._decorated(room, kind)]
-        for room, kind in (("claims", "claim"), ("experiments", "experiment"), ("experiments", "part"))
+        for room, kind in KINDS
     }
     return one.text, one.exports, decorated
 

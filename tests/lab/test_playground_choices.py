@@ -103,7 +103,8 @@ def plant(folder, monkeypatch, **pages):
         own, _, experiments = sources.partition("# experiments\n")
         (chapter / f"{page}.py").write_text(own)
         if experiments:
-            (chapter / f"experiments/{page}.py").write_text(f"from {name}.{page} import *\n{experiments}")
+            room = chapter / f"experiments/{page}.py"
+            room.write_text(f"from {name}.{page} import *\n{experiments}")
     monkeypatch.syspath_prepend(folder)
     planted = catalog.Chapter(name, name, chapter)
     whole = planted, *catalog.chapters()

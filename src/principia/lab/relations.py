@@ -14,8 +14,8 @@ from principia.lab.errors import UsageError
 from principia.lab.evidence import Evidence, Picture, Series, Verdict, short
 
 __all__ = [
-    "at_least", "at_most", "equal", "estimates", "every", "follows", "identical", "never", "slope",
-    "tends_to",
+    "at_least", "at_most", "equal", "estimates", "every", "follows", "identical", "mean_is", "never",
+    "slope", "standard_error", "tends_to",
 ]
 
 ROUNDING = 1e-10  # relative to 1 + the largest value: float64 after a few thousand operations
@@ -88,6 +88,33 @@ def estimates(
     """
     tol = k * _numbers(error) + _numbers(bias)
     return equal(measured, expected, tol=tol, why=f"{k:g} standard errors: {why}")
+
+
+def mean_is(
+    samples: Any, expected: Any, *, why: str, axis: int = 0, k: float = 5.0, bias: Any = 0.0
+) -> Evidence:
+    """State that independent samples have a given mean, within `k` of its standard errors.
+
+    Args:
+        samples: Tensor or array of independent samples.
+        expected: The mean, one number or one for each column.
+        why: What was averaged, and where a bias comes from.
+        axis: Along which axis the samples lie.
+        k: How many standard errors.
+        bias: Allowed difference beside the noise.
+
+    Example:
+        >>> mean_is(np.array([1.0, 2.0, 3.0]), 2.1, why="three draws").summary
+        '2 = 2.1 ± 2.8868'
+    """
+    mean, error = samples.mean(axis), standard_error(samples, axis)
+    return estimates(mean, expected, error=error, why=why, k=k, bias=bias)
+
+
+def standard_error(samples: Any, axis: int = 0) -> Any:
+    """Estimate the standard error of the mean of independent samples, a tensor or an array."""
+    spread = samples.std(axis, ddof=1) if isinstance(samples, np.ndarray) else samples.std(axis)
+    return spread / samples.shape[axis] ** 0.5
 
 
 def at_most(measured: Any, bound: Any, *, why: str, slack: Any = 0.0, detail: str = "") -> Evidence:
