@@ -14,8 +14,8 @@ from principia.lab.errors import UsageError
 from principia.lab.evidence import Evidence, Picture, Series, Verdict, short
 
 __all__ = [
-    "at_least", "at_most", "equal", "estimates", "every", "follows", "identical", "mean_is", "never",
-    "slope", "standard_error", "tends_to",
+    "at_least", "at_most", "equal", "estimates", "every", "follows", "identical", "mean_is",
+    "never", "slope", "standard_error", "tends_to",
 ]
 
 ROUNDING = 1e-10  # relative to 1 + the largest value: float64 after a few thousand operations
