@@ -12,12 +12,12 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from principia.lab import catalog
+from principia.lab.course import catalog
 from principia.lab.data.digits import digits
 from principia.lab.data.fashion import fashion
 from principia.lab.environment import cores
+from principia.lab.evidence import equal_to_rounding
 from principia.lab.racing import command, race, within
-from principia.lab.relations import identical
 from principia.lab.seeds import Seed
 from principia.lab.training import Supervised, fit
 from principia.networks import MLP
@@ -169,7 +169,9 @@ compare_loops(fit_fashion)
 
 
 def both_answered(ours, theirs):
-    return identical([ours, theirs], [1.0, 1.0], why="each printed all that it was asked for")
+    return equal_to_rounding(
+        [ours, theirs], [1.0, 1.0], why="each printed all that it was asked for"
+    )
 
 
 @race(command=(1,), agree=both_answered)
@@ -223,7 +225,7 @@ def _(keys):
 
 TESTS = """
 import pytest
-from principia.lab.catalog import page
+from principia.lab.course.catalog import page
 
 @pytest.mark.parametrize("key", {keys})
 def test_claim(key):

@@ -27,12 +27,9 @@ from sklearn.datasets import load_diabetes
 from torch import Tensor
 
 from principia.lab import figures
-from principia.lab.claims import claim
-from principia.lab.domains import Range
-from principia.lab.evidence import Evidence, Picture, Series
-from principia.lab.experiments import Run, experiment
-from principia.lab.knobs import checked
-from principia.lab.relations import estimates, identical
+from principia.lab.evidence import Evidence, Plot, Series, claim, equal_to_rounding, within_errors
+from principia.lab.params import Range, checked
+from principia.lab.runs import Run, experiment
 from principia.lab.seeds import Seed
 
 Decay = Annotated[float, Range(0, 1, open="high")]  # said once: flag, slider, check and message
@@ -75,7 +72,7 @@ def constants_are_kept(
     r"""The corrected average of a constant series is that constant, from the first step on."""
     level = torch.randn((), generator=seed.torch(), dtype=torch.float64)
     mean = running_average(level.expand(steps), decay=decay, corrected=corrected)
-    return identical(mean, level.expand(steps)).drawn(
+    return equal_to_rounding(mean, level.expand(steps)).drawn(
         Series("average", range(1, steps + 1), mean),
         Series("constant", [1, steps], [float(level)] * 2, role="predicted"),
         x="step t", y="value",
@@ -93,7 +90,7 @@ def noise_shrinks(
     noise = noise + correlation * noise.roll(1, dims=-1)
     kept = running_average(noise, decay=decay)[:, -1] ** 2
     share = (1 - decay) / (1 + decay)
-    return estimates(
+    return within_errors(
         kept.mean(), share, error=kept.std() / series**0.5, bias=share * decay**200,
         why="the mean of squares over independent series; 100 steps stand for infinitely many",
     )
@@ -117,4 +114,4 @@ def patients(run: Run, *, decay: Decay = 0.8) -> None:
         Series("scores", range(442), centered[0], style="points"),
         Series("running average", range(50, 442), smooth[0], role="predicted"),
     )
-    run.figure("smoothing", figures.draw(Picture(curves, "patient", "score above the mean")))
+    run.figure("smoothing", figures.draw(Plot(curves, "patient", "score above the mean")))

@@ -56,7 +56,7 @@ def killed_run(place, *words, took, kills=KILLS, codes=(0,)):
 def _forked(place, words):
     """Run in a process that starts with everything loaded, and writes down what it says."""
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["principia.lab.web.preload"])
+    context.set_forkserver_preload(["principia.lab.web.processes.preload"])
     process = context.Process(target=_run_quietly, args=(place, words, dict(os.environ)))
     process.start()
     return process

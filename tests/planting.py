@@ -7,9 +7,9 @@ again: they run the broken component, as users would, and the named one must not
 import sys
 import types
 
-from principia.lab.catalog import page
-from principia.lab.claims import Claim
-from principia.lab.rooms import room_module
+from principia.lab.course.catalog import page
+from principia.lab.course.rooms import room_module
+from principia.lab.evidence import Claim
 
 
 def finding_with_bug(key, old, new, claim, seed=0):

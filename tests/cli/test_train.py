@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 import torch
 
-from principia.lab.models import load_model
-from principia.lab.runs import RunFolder
+from principia.lab.runs.folders import RunFolder
+from principia.lab.runs.models import load_model
 
 PRINCIPIA = [sys.executable, "-m", "principia"]
 QUICK = ("--threads", "1", "--set", "epochs=15")

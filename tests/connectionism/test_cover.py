@@ -15,7 +15,7 @@ from principia.connectionism import (
     separable,
 )
 from principia.connectionism.claims.cover import one_sided
-from principia.lab.errors import UsageError
+from principia.lab.params import UsageError
 
 KEY = "connectionism/cover"
 

@@ -16,9 +16,9 @@ from principia.connectionism import (
     layer_transfer,
 )
 from principia.connectionism.delta_rule import ACTIVATIONS
-from principia.lab.catalog import page
+from principia.lab.course.catalog import page
 from principia.lab.data.digits import digits
-from principia.lab.errors import UsageError
+from principia.lab.params import UsageError
 
 KEY = "connectionism/delta_rule"
 

@@ -8,7 +8,7 @@ from torch.nn import functional
 
 from planting import assert_caught
 from principia.connectionism import DenseMemory, ModernHopfield, capacity, error_probability
-from principia.lab.errors import UsageError
+from principia.lab.params import UsageError
 
 KEY = "connectionism/dense_memory"
 SIGNS = torch.tensor([[1, 1, -1], [1, -1, 1]])

@@ -12,7 +12,7 @@ from principia.connectionism import (
     mean_field_overlap,
     overlap,
 )
-from principia.lab.errors import UsageError
+from principia.lab.params import UsageError
 
 KEY = "connectionism/hopfield"
 

@@ -20,7 +20,7 @@ from principia.connectionism import (
     signed_distance,
 )
 from principia.lab.data.synthetic import separable_points
-from principia.lab.errors import UsageError
+from principia.lab.params import UsageError
 
 KEY = "connectionism/margin"
 XOR = np.array([[0.0, 0.0], [0.0, 1.0], [1.0, 0.0], [1.0, 1.0]]), np.array([-1, 1, 1, -1])

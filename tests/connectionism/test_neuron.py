@@ -20,7 +20,7 @@ from principia.connectionism.neuron import (
     truth_table,
     two_layer_from_table,
 )
-from principia.lab.errors import UsageError
+from principia.lab.params import UsageError
 
 KEY = "connectionism/neuron"
 

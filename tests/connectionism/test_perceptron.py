@@ -8,7 +8,7 @@ from sklearn.svm import SVC
 from planting import assert_caught
 from principia.connectionism import KernelPerceptron, Perceptron, mistake_bound
 from principia.lab.data.synthetic import separable_points
-from principia.lab.errors import UsageError
+from principia.lab.params import UsageError
 
 KEY = "connectionism/perceptron"
 

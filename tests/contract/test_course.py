@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import principia
-from principia.lab import catalog
+from principia.lab.course import catalog
 
 ROOT = Path(__file__).parents[2]
 CHAPTERS = catalog.chapters()

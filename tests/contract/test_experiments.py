@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from killing import contents, killed_run, run_folder, whole_run
-from principia.lab import catalog
+from principia.lab.course import catalog
 
 EXPERIMENTS = [
     f"{page.key}:{name}"
@@ -35,7 +35,7 @@ def test_its_quick_run_beats_its_floor_and_a_kill_changes_nothing(key, tmp_path)
 
 def test_every_experiment_is_in_the_ledger():
     """With the goals that it has now, measured at full budget, whether they were reached or not."""
-    from principia.lab import ledger
+    from principia.lab.runs import ledger
 
     rows = ledger.read()
     for experiment in ledger.experiments():

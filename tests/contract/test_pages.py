@@ -12,11 +12,10 @@ import torch
 from sklearn.base import BaseEstimator
 from sklearn.utils.estimator_checks import check_estimator
 
-from principia.lab import catalog
-from principia.lab.errors import UsageError
+from principia.lab.course import catalog
+from principia.lab.course.formula import prose_to_unicode, to_mathml, to_unicode
 from principia.lab.figures import finding_figure
-from principia.lab.formula import prose_to_unicode, to_mathml, to_unicode
-from principia.lab.knobs import knobs_of
+from principia.lab.params import UsageError, knobs_of
 
 PAGES = [page for chapter in catalog.chapters() for page in chapter.pages]
 COMPONENTS = [(page, name) for page in PAGES for name in page.exports]

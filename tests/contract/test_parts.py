@@ -9,13 +9,16 @@ import torch
 import torch.nn.functional as F
 
 from killing import contents, killed_run, run_folder, whole_run
-from principia.lab.errors import UsageError
-from principia.lab.experiments import Run
-from principia.lab.knobs import knobs_of
+from principia.lab.params import UsageError, knobs_of
+from principia.lab.runs import Run
 from principia.lab.seeds import Seed
-from principia.lab.training import Part, Supervised, accuracy, fit
-from principia.lab.training.offers import added_parts, offers, settings_with_parts
-from principia.lab.web.content import text_of
+from principia.lab.training import Callback, Supervised, accuracy, fit
+from principia.lab.training.factories import (
+    added_callbacks,
+    callback_factories,
+    settings_with_callbacks,
+)
+from principia.lab.web.pages.content import text_of
 from principia.networks.mlp import MLP
 
 TEACHER = "regularization-early_stopping-stop_the_mlp-1"
@@ -29,7 +32,7 @@ TRAINED = (
 
 def turned(name, teacher=TEACHER):
     """Give a knob of a part that switches it on, as it would be typed."""
-    first = next(iter(knobs_of(offers()[name].function).values()))
+    first = next(iter(knobs_of(callback_factories()[name].function).values()))
     value = teacher if first.name == "teacher" else text_of(first.default)
     return f"{name}.{first.name}", value
 
@@ -39,19 +42,19 @@ def test_the_parts_of_a_training_are_offered():
         "label_smoothing", "distillation", "augmentation", "input_noise", "weight_noise",
         "early_stopping", "max_norm", "exponential_average", "weight_average",
     }
-    assert wanted <= set(offers())
+    assert wanted <= set(callback_factories())
 
 
-@pytest.mark.parametrize("name", offers())
+@pytest.mark.parametrize("name", callback_factories())
 def test_it_explains_itself(name):
-    offer = offers()[name]
+    offer = callback_factories()[name]
     assert offer.statement.endswith(".")
     assert offer.knobs
     for knob in knobs_of(offer.function).values():
         assert knob.help, f"{name}: {knob.name} needs a line under Args"
         bad = knob.domain.bad()
         with pytest.raises(UsageError, match=f"{name}.{knob.name} must be"):
-            settings_with_parts("run", {}, {f"{name}.{knob.name}": bad})
+            settings_with_callbacks("run", {}, {f"{name}.{knob.name}": bad})
 
 
 @pytest.fixture(scope="module")
@@ -71,7 +74,9 @@ def train(folder, name, *, stop_after=10**9):
     taken = itertools.count(1)
     run = Run(Seed(1), folder=folder, save_every=0.0)
     run.asked_to_stop = lambda: next(taken) >= stop_after
-    run.more_parts = added_parts(run, settings_with_parts("run", {}, dict([turned(name)])))
+    run.more_callbacks = added_callbacks(
+        run, settings_with_callbacks("run", {}, dict([turned(name)]))
+    )
     return fit(
         model, (x, y), Supervised(F.cross_entropy), torch.optim.Adam(model.parameters(), lr=0.05),
         epochs=4, batch_size=16, validation=(x, y), metrics={"accuracy": accuracy}, run=run,
@@ -79,7 +84,7 @@ def train(folder, name, *, stop_after=10**9):
     )
 
 
-@pytest.mark.parametrize("name", offers())
+@pytest.mark.parametrize("name", callback_factories())
 def test_it_resumes_exactly(name, teacher, tmp_path):
     def place(what):
         folder = tmp_path / what / "runs"
@@ -99,7 +104,7 @@ def test_it_resumes_exactly(name, teacher, tmp_path):
 
 
 def test_a_killed_run_with_every_part_ends_like_a_whole_one(teacher, tmp_path):
-    pairs = [f"{knob}={value}" for knob, value in map(turned, offers())]
+    pairs = [f"{knob}={value}" for knob, value in map(turned, callback_factories())]
     words = [*TRAINED, *(word for pair in pairs for word in ("--set", pair))]
     for name in ("whole", "killed"):
         shutil.copytree(teacher / "runs", tmp_path / name / "runs")
@@ -116,6 +121,6 @@ def test_a_killed_run_with_every_part_ends_like_a_whole_one(teacher, tmp_path):
 
 
 def test_a_part_says_what_it_is():
-    for offer in offers().values():
+    for offer in callback_factories().values():
         if offer.name != "distillation":  # which wants a teacher
-            assert isinstance(offer.build(Run(), {}), Part)
+            assert isinstance(offer.build(Run(), {}), Callback)

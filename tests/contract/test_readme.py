@@ -8,15 +8,16 @@ import numpy as np
 import pytest
 import torch
 
-from principia.lab import catalog, ledger
 from principia.lab.cli.app import app
+from principia.lab.course import catalog
 from principia.lab.data.embedded import embedded_table
 from principia.lab.data.schema import examples
 from principia.lab.data.synthetic import random_signs, separable_points
-from principia.lab.knobs import settings
-from principia.lab.learners import knobs_for, learner_of
+from principia.lab.params import settings
 from principia.lab.racing.races import find, folder_of_races
+from principia.lab.runs import ledger
 from principia.lab.seeds import Seed
+from principia.lab.training.learners import knobs_for, learner_of
 
 ROOT = Path(__file__).parents[2]
 TEXTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]

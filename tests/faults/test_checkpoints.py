@@ -14,7 +14,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from principia.lab.errors import UsageError
+from principia.lab.params import UsageError
 from principia.lab.training import checkpoints as module
 from principia.lab.training.checkpoints import checkpoints, latest, load, save
 

@@ -11,8 +11,8 @@ from torch.nn import functional as F
 from planting import assert_caught
 from principia.connectionism.delta_rule import generalized_delta
 from principia.gradients.backprop import BackpropTrainer, backprop, error_signals, layer_jacobian
-from principia.lab.catalog import page
-from principia.lab.errors import UsageError
+from principia.lab.course.catalog import page
+from principia.lab.params import UsageError
 from principia.lab.training import ClipNorm, Supervised, fit
 from principia.networks.activations import ACTIVATIONS
 from principia.networks.mlp import MLP
@@ -184,7 +184,7 @@ def test_trainer_is_an_objective_like_any_other():
         objective = trainer if kind == "ours" else Supervised(F.cross_entropy)
         adam = torch.optim.Adam(mlp.parameters(), lr=0.01)
         trained = fit(mlp, (x, y), objective, adam, epochs=4, batch_size=16,
-                      parts=[ClipNorm(0.05)], validation=(x, y))
+                      callbacks=[ClipNorm(0.05)], validation=(x, y))
         ends.append((nn.utils.parameters_to_vector(mlp.parameters()), trained.history))
     torch.testing.assert_close(ends[0][0], ends[1][0], rtol=1e-9, atol=1e-12)
     for ours, theirs in zip(ends[0][1], ends[1][1], strict=True):

@@ -15,9 +15,9 @@ from principia.gradients.depth import (
     gradient_profile,
     jacobian_spectrum,
 )
-from principia.lab.catalog import page
-from principia.lab.errors import UsageError
-from principia.lab.experiments import Run
+from principia.lab.course.catalog import page
+from principia.lab.params import UsageError
+from principia.lab.runs import Run
 from principia.networks.mlp import MLP
 from principia.networks.residual import ResidualMLP
 

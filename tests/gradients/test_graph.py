@@ -12,8 +12,8 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from planting import finding_with_bug
 from principia.gradients import Tape, Var, backward, concat, grad, to_networkx
-from principia.lab.catalog import page
-from principia.lab.errors import UsageError
+from principia.lab.course.catalog import page
+from principia.lab.params import UsageError
 from principia.lab.seeds import Seed
 from principia.lab.training import Supervised, fit
 from principia.networks.mlp import MLP

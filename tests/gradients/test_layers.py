@@ -19,8 +19,8 @@ from principia.gradients.layers import (
     SquaredLossFn,
     check,
 )
-from principia.lab.catalog import page
-from principia.lab.errors import UsageError
+from principia.lab.course.catalog import page
+from principia.lab.params import UsageError
 from principia.networks.activations import ACTIVATIONS
 
 KEY = "gradients/layers"

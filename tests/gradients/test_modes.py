@@ -7,7 +7,7 @@ from torch.func import grad, jacrev
 
 from planting import assert_caught
 from principia.gradients import DualNumber, best_mode, checkpointed, hvp, jacobian_cost
-from principia.lab.errors import UsageError
+from principia.lab.params import UsageError
 from principia.networks.mlp import MLP
 
 KEY = "gradients/modes"

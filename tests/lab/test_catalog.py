@@ -4,9 +4,9 @@ import ast
 
 import pytest
 
-from principia.lab.catalog import Component, Page, chapters, page, select
-from principia.lab.docstrings import Reference, Text
-from principia.lab.errors import UsageError
+from principia.lab.course.catalog import Component, Page, chapters, page, select
+from principia.lab.course.docstrings import Reference, Text
+from principia.lab.params import UsageError
 
 DOC = r"""A thing: what it is.
 

@@ -7,13 +7,10 @@ from typing import Annotated
 
 import pytest
 
-from principia.lab import catalog
-from principia.lab.claims import Finding, Observation, claim
-from principia.lab.domains import Range
-from principia.lab.errors import UsageError
-from principia.lab.evidence import Evidence
+from principia.lab.course import catalog
+from principia.lab.evidence import Evidence, Finding, Observation, at_most, claim
 from principia.lab.figures import finding_figure, observation_figure
-from principia.lab.relations import at_most
+from principia.lab.params import Range, UsageError
 from principia.lab.seeds import Seed
 
 

@@ -22,7 +22,7 @@ from principia.lab.data.reviews import reviews
 from principia.lab.data.synthetic import moons
 from principia.lab.data.text8 import text8
 from principia.lab.data.uci import SETS, uci
-from principia.lab.errors import UsageError
+from principia.lab.params import UsageError
 
 
 def idx(shape, body):

@@ -9,31 +9,36 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from principia.lab.domains import (
+from principia.lab.params import (
     Bits,
     Choice,
-    Count,
     Each,
-    Fraction,
+    Knob,
     Maybe,
-    Natural,
-    NonNegative,
+    NonNegativeFloat,
+    NonNegativeInt,
     Outside,
-    Positive,
+    PositiveFloat,
+    PositiveInt,
     Range,
     SeedNumber,
     Signs,
     Switch,
     Text,
+    UnitInterval,
+    UsageError,
+    check_params,
+    checked,
     domain_of,
+    knobs_of,
+    settings,
 )
-from principia.lab.errors import UsageError
-from principia.lab.knobs import Knob, check_params, checked, knobs_of, settings
 
 ANNOTATIONS = [
-    Positive, NonNegative, Fraction, Count, Natural, SeedNumber, bool, int, float, str,
-    Literal["a", "b"], Literal[1, 2], int | None, Positive | None, tuple[int, ...],
-    tuple[Fraction, ...], Annotated[int, Range(20, 2000)],
+    PositiveFloat, NonNegativeFloat, UnitInterval, PositiveInt, NonNegativeInt, SeedNumber, bool,
+    int, float, str,
+    Literal["a", "b"], Literal[1, 2], int | None, PositiveFloat | None, tuple[int, ...],
+    tuple[UnitInterval, ...], Annotated[int, Range(20, 2000)],
     Annotated[float, Range(-1, 1, open="both")],
     Annotated[float, Range(-math.inf, 3)], Annotated[torch.Tensor, Signs], Annotated[object, Bits],
 ]
@@ -92,15 +97,15 @@ def test_parsing(domain, text, value):
 @pytest.mark.parametrize("text", ["1.5", "nan", "inf", "ten", "", "0x10", "1e400"])
 def test_bad_integers_get_the_sentence(text):
     with pytest.raises(UsageError, match=r"^check: seeds must be an integer in \[1, inf\); got"):
-        Knob("seeds", domain_of(Count)).parse("check", text)
+        Knob("seeds", domain_of(PositiveInt)).parse("check", text)
 
 
 def test_values_keep_their_kind():
-    assert type(domain_of(Count).accept(np.int64(3))) is int
-    assert type(domain_of(Positive).accept(3)) is float
+    assert type(domain_of(PositiveInt).accept(np.int64(3))) is int
+    assert type(domain_of(PositiveFloat).accept(3)) is float
     for wrong in (True, 3.0, "3", None, np.float64(3)):
         with pytest.raises(Outside):
-            domain_of(Count).accept(wrong)
+            domain_of(PositiveInt).accept(wrong)
 
 
 def test_a_close_word_is_suggested():
@@ -112,7 +117,9 @@ def test_a_close_word_is_suggested():
 
 
 @checked
-def build(patterns: Annotated[torch.Tensor, Signs], *, rate: Fraction = 0.5, name: object = None):
+def build(
+    patterns: Annotated[torch.Tensor, Signs], *, rate: UnitInterval = 0.5, name: object = None
+):
     """Builds.
 
     Args:

@@ -10,7 +10,7 @@ import pytest
 
 from principia.lab.data import fashion, mnist, speech
 from principia.lab.data.files import Remote, RemoteFolder, find, find_folder
-from principia.lab.errors import UsageError
+from principia.lab.params import UsageError
 
 BODY = bytes(range(256)) * 500
 

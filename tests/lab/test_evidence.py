@@ -10,21 +10,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from principia.lab.errors import UsageError
-from principia.lab.evidence import Series
-from principia.lab.figures import draw
-from principia.lab.relations import (
+from principia.lab.evidence import (
+    Series,
     at_least,
     at_most,
     equal,
-    estimates,
+    equal_to_rounding,
     every,
     follows,
-    identical,
     never,
     slope,
     tends_to,
+    within_errors,
 )
+from principia.lab.figures import draw
+from principia.lab.params import UsageError
 
 WHY = "for the test"
 finite = st.floats(-1e6, 1e6)
@@ -83,14 +83,14 @@ def test_a_tolerance_needs_a_reason_and_a_shape():
 
 def test_identical_allows_rounding_only():
     values = np.linspace(0, 100, 7)
-    assert identical(values * (1 + 1e-13), values).holds
-    assert identical(values * (1 + 1e-8), values).refuted
+    assert equal_to_rounding(values * (1 + 1e-13), values).holds
+    assert equal_to_rounding(values * (1 + 1e-8), values).refuted
 
 
 def test_estimates_scale_with_the_standard_error():
-    assert estimates(1.04, 1.0, error=0.01, why=WHY).holds
-    assert estimates(1.06, 1.0, error=0.01, why=WHY).refuted
-    assert estimates(1.06, 1.0, error=0.01, bias=0.02, why=WHY).holds
+    assert within_errors(1.04, 1.0, error=0.01, why=WHY).holds
+    assert within_errors(1.06, 1.0, error=0.01, why=WHY).refuted
+    assert within_errors(1.06, 1.0, error=0.01, bias=0.02, why=WHY).holds
 
 
 def test_slope_finds_the_exponent_and_knows_when_it_does_not():
@@ -151,6 +151,6 @@ def test_evidence_survives_json_and_draws_itself():
         Series("words", ["a", "b"], [1, 2], style="bars", role="other"),
         x="step", y="value", log="y",
     )
-    figure = draw(drawn.picture)
+    figure = draw(drawn.plot)
     assert figure.layout.yaxis.type == "log"
     assert [trace.name for trace in figure.data] == ["curve", "words"]

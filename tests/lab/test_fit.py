@@ -10,17 +10,17 @@ import torch.nn.functional as F
 from torch import nn
 from torch.optim.lr_scheduler import CosineAnnealingLR, OneCycleLR
 
-from principia.lab.errors import UsageError
-from principia.lab.experiments import Run
+from principia.lab.params import UsageError
+from principia.lab.runs import Run
 from principia.lab.seeds import Seed
 from principia.lab.training import (
     EMA,
     SWA,
+    Callback,
     ClipNorm,
     Diverged,
     EarlyStopping,
     OneCycle,
-    Part,
     Reconstruction,
     Schedule,
     Supervised,
@@ -78,7 +78,7 @@ def bare_loop(model, data, optimizer, *, seed, epochs, after_step=lambda: None, 
 def test_it_is_the_bare_loop_to_the_bit(data, kind):
     ours, theirs = network(), network()
     fit(ours, data, CROSS_ENTROPY, kind(ours.parameters(), lr=0.05), epochs=3, batch_size=16,
-        seed=Seed(5), parts=[ClipNorm(0.5)])
+        seed=Seed(5), callbacks=[ClipNorm(0.5)])
     bare_loop(theirs, data, kind(theirs.parameters(), lr=0.05), seed=Seed(5), epochs=3, clip=0.5)
     assert same(ours, theirs)
 
@@ -87,7 +87,7 @@ def test_schedules_and_averages_are_those_of_torch(data):
     ours, theirs = network(), network()
     adam = torch.optim.Adam(ours.parameters(), lr=0.01)
     fit(ours, data, CROSS_ENTROPY, adam, epochs=3, batch_size=16, seed=Seed(5),
-        parts=[OneCycle(0.1), EMA(0.9)])
+        callbacks=[OneCycle(0.1), EMA(0.9)])
     steps = 3 * math.ceil(ROWS / 16)
     optimizer = torch.optim.Adam(theirs.parameters(), lr=0.01)
     schedule = OneCycleLR(optimizer, 0.1, total_steps=steps + 1)
@@ -117,13 +117,13 @@ def train(folder, data, *, chosen=parts, save_every=0.0, stop_after=math.inf, ep
     run.asked_to_stop = lambda: next(taken) >= stop_after
     length = {"steps": steps} if steps else {"epochs": epochs}
     trained = fit(
-        model, data, CROSS_ENTROPY, optimizer, **length, batch_size=16, parts=chosen(),
+        model, data, CROSS_ENTROPY, optimizer, **length, batch_size=16, callbacks=chosen(),
         validation=data, metrics={"accuracy": accuracy}, run=run, name="model",
     )
     return trained, run
 
 
-class Witness(Part):
+class Witness(Callback):
     """Writes down a weight after every step."""
 
     def __init__(self):
@@ -211,7 +211,7 @@ def test_every_optimizer_resumes_exactly(tmp_path, data, optimizer):
         run = Run(Seed(1), folder=folder, save_every=0.0)
         run.asked_to_stop = lambda: next(taken) >= stop_after
         fit(model, data, CROSS_ENTROPY, kind, epochs=3, batch_size=20, run=run,
-            parts=[Schedule(CosineAnnealingLR)])
+            callbacks=[Schedule(CosineAnnealingLR)])
         return model
 
     with pytest.raises(KeyboardInterrupt):
@@ -323,11 +323,11 @@ def test_early_stopping_needs_validation_data(data):
     model = network()
     sgd = torch.optim.SGD(model.parameters(), lr=0.1)
     with pytest.raises(UsageError, match=r"got 'validation_loss'. Give fit validation data."):
-        fit(model, data, CROSS_ENTROPY, sgd, epochs=2, parts=[EarlyStopping()])
+        fit(model, data, CROSS_ENTROPY, sgd, epochs=2, callbacks=[EarlyStopping()])
 
 
 def test_a_part_may_change_what_is_made_smaller(data):
-    class Doubled(Part):
+    class Doubled(Callback):
         def wrap(self, objective):
             return lambda model, batch, rng: 2 * objective(model, batch, rng)
 
@@ -336,7 +336,7 @@ def test_a_part_may_change_what_is_made_smaller(data):
         model = network()
         sgd = torch.optim.SGD(model.parameters(), lr=lr)
         found.append(
-            fit(model, data, CROSS_ENTROPY, sgd, epochs=2, batch_size=16, parts=chosen,
+            fit(model, data, CROSS_ENTROPY, sgd, epochs=2, batch_size=16, callbacks=chosen,
                 validation=data, seed=Seed(5))
         )
     ours, theirs = found
@@ -348,7 +348,7 @@ def test_a_part_may_change_what_is_made_smaller(data):
 
 
 def test_a_run_may_add_parts_to_every_training(data):
-    model, run = network(), Run(Seed(1), more_parts=lambda: [EarlyStopping(patience=1)])
+    model, run = network(), Run(Seed(1), more_callbacks=lambda: [EarlyStopping(patience=1)])
     sgd = torch.optim.SGD(model.parameters(), lr=0.5)
     trained = fit(model, data, CROSS_ENTROPY, sgd, epochs=300, validation=data, run=run)
     assert "did not improve" in trained.stopped
@@ -358,12 +358,12 @@ def test_one_cycle_gives_no_momentum_to_plain_descent(data):
     for momentum in (0.0, 0.9):
         model = network()
         sgd = torch.optim.SGD(model.parameters(), lr=0.1, momentum=momentum)
-        fit(model, data, CROSS_ENTROPY, sgd, epochs=2, batch_size=16, parts=[OneCycle(0.1)])
+        fit(model, data, CROSS_ENTROPY, sgd, epochs=2, batch_size=16, callbacks=[OneCycle(0.1)])
         assert (sgd.param_groups[0]["momentum"] > 0) == (momentum > 0)
 
 
 def test_a_part_may_add_a_number_to_the_epoch(data):
-    class Counts(Part):
+    class Counts(Callback):
         def after_epoch(self, model, row):
             row["parameters"] = sum(one.numel() for one in model.parameters())
             return ""
@@ -375,7 +375,7 @@ def test_a_part_may_add_a_number_to_the_epoch(data):
 def test_swa_is_the_mean_of_the_last_epochs(data):
     kept = []
 
-    class Notes(Part):
+    class Notes(Callback):
         def after_epoch(self, model, row):
             kept.append(model[0].weight.detach().clone())
             return ""
@@ -411,7 +411,7 @@ def test_validation_sees_the_average(data):
     """With an average, what is measured after an epoch is the average and not the weights."""
     seen = []
 
-    class Notes(Part):
+    class Notes(Callback):
         def after_epoch(self, model, row):
             seen.append(evaluate(model, data, {"loss": F.cross_entropy})["loss"])
             return ""
@@ -468,7 +468,7 @@ def test_bad_input_gets_a_sentence(data):
     with pytest.raises(UsageError, match=r"fit: epochs must be an integer in \[1, inf\)"):
         fit(model, data, CROSS_ENTROPY, sgd, epochs=0)
     with pytest.raises(UsageError, match="EarlyStopping: metric must be one of epoch, step, loss"):
-        fit(model, data, CROSS_ENTROPY, sgd, parts=[EarlyStopping("validation_loss")])
+        fit(model, data, CROSS_ENTROPY, sgd, callbacks=[EarlyStopping("validation_loss")])
     run = Run()
     fit(model, data, CROSS_ENTROPY, sgd, epochs=1, run=run, name="one")
     with pytest.raises(UsageError, match="fit: name must be new"):

@@ -2,8 +2,8 @@
 
 import pytest
 
-from principia.lab.errors import UsageError
-from principia.lab.formula import prose_to_unicode, to_mathml, to_unicode
+from principia.lab.course.formula import prose_to_unicode, to_mathml, to_unicode
+from principia.lab.params import UsageError
 
 
 @pytest.mark.parametrize(

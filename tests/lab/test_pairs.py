@@ -6,8 +6,8 @@ import pytest
 import torch
 from scipy import stats
 
-from principia.lab.errors import UsageError
-from principia.lab.pairs import paired
+from principia.lab.params import UsageError
+from principia.lab.training.pairs import paired
 
 
 @pytest.mark.parametrize("pairs", [2, 3, 10])

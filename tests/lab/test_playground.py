@@ -13,13 +13,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from principia.lab import catalog
-from principia.lab.errors import UsageError
-from principia.lab.learners import learner_of
+from principia.lab.course import catalog
+from principia.lab.params import UsageError
 from principia.lab.playground import Playground, Setup, choices
 from principia.lab.playground.stepping import KEPT, STRIDE, Stepper
 from principia.lab.seeds import Seed
 from principia.lab.training import Supervised, fit
+from principia.lab.training.learners import learner_of
 
 SMALL = {"hidden": (8, 8), "activation": "tanh"}
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from principia.lab import catalog
+from principia.lab.course import catalog
 from principia.lab.playground import Playground, Setup, choices
 from principia.lab.seeds import Seed
 
@@ -131,7 +131,7 @@ class Noisy(nn.Linear):
 
 # experiments
 from torch import nn
-from principia.lab.learners import learner
+from principia.lab.training.learners import learner
 
 @learner
 def noisy(inputs, outputs, rng) -> nn.Module:

@@ -9,13 +9,13 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from principia.lab import catalog
-from principia.lab.estimators import fit_quietly
-from principia.lab.learners import learner_of, predictions
+from principia.lab.course import catalog
 from principia.lab.playground import Playground, Setup, default_setup
 from principia.lab.playground.pictures import hidden_layers
 from principia.lab.seeds import Seed
 from principia.lab.training import Supervised, fit
+from principia.lab.training.estimators import fit_quietly
+from principia.lab.training.learners import learner_of, predictions
 
 SMALL = {"hidden": (8, 8), "activation": "tanh"}
 LEVEL = 1 / 255  # a byte tells no more

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from principia.lab.errors import UsageError
+from principia.lab.params import UsageError
 from principia.lab.playground import Playground, Setup, choices, default_setup
 from principia.lab.seeds import Seed
 

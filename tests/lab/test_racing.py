@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import principia
-from principia.lab.errors import Failure, UsageError
+from principia.lab.params import Failure, UsageError
 from principia.lab.racing import command, results
 from principia.lab.racing.clock import Here, growth, interval, measure
 from principia.lab.racing.pictures import standing
@@ -21,7 +21,7 @@ import os
 import time
 
 from principia.lab.racing import race, within
-from principia.lab.relations import equal
+from principia.lab.evidence.relations import equal
 
 
 def burn(seconds):

@@ -5,9 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from principia.lab import catalog, checking
-from principia.lab.catalog import page
-from principia.lab.errors import Failure, UsageError
+from principia.lab.course import catalog
+from principia.lab.course.catalog import page
+from principia.lab.evidence import checking
+from principia.lab.params import Failure, UsageError
 from principia.lab.storage import need_writable, write_text
 
 

@@ -16,7 +16,7 @@ from principia.lab.data.idx import read_idx
 from principia.lab.data.own import load
 from principia.lab.data.schema import Schema, examples
 from principia.lab.data.table import read_table
-from principia.lab.errors import UsageError
+from principia.lab.params import UsageError
 from principia.lab.seeds import Seed
 
 QUICK = settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))

@@ -8,8 +8,8 @@ from scipy.optimize import minimize
 from torch.func import grad
 
 from planting import assert_caught
-from principia.lab.catalog import page
-from principia.lab.errors import UsageError
+from principia.lab.course.catalog import page
+from principia.lab.params import UsageError
 from principia.mathematics.convexity import (
     chord_violation,
     condition_number,

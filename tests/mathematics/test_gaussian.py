@@ -11,8 +11,8 @@ from sklearn.linear_model import LinearRegression
 from torch.distributions import MultivariateNormal
 
 from planting import assert_caught
-from principia.lab.catalog import page
-from principia.lab.errors import UsageError
+from principia.lab.course.catalog import page
+from principia.lab.params import UsageError
 from principia.mathematics import condition, fit_gaussian, from_canonical, log_normal, marginal
 from principia.mathematics.gaussian import to_canonical
 

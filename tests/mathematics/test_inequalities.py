@@ -8,8 +8,8 @@ from scipy.optimize import minimize_scalar
 from scipy.spatial.distance import jensenshannon
 
 from planting import assert_caught
-from principia.lab.catalog import page
-from principia.lab.errors import UsageError
+from principia.lab.course.catalog import page
+from principia.lab.params import UsageError
 from principia.mathematics.inequalities import (
     bernstein_bound,
     cantelli_bound,

@@ -10,8 +10,8 @@ from sklearn.metrics import mutual_info_score
 from torch.distributions import Normal, kl_divergence
 
 from planting import assert_caught
-from principia.lab.catalog import page
-from principia.lab.errors import UsageError
+from principia.lab.course.catalog import page
+from principia.lab.params import UsageError
 from principia.mathematics import (
     cross_entropy,
     entropy,

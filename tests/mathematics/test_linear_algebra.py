@@ -8,8 +8,8 @@ from jaxtyping import config
 from sklearn.covariance import empirical_covariance
 
 from planting import assert_caught
-from principia.lab.catalog import page
-from principia.lab.errors import UsageError
+from principia.lab.course.catalog import page
+from principia.lab.params import UsageError
 from principia.mathematics import (
     definiteness,
     frobenius_norm,

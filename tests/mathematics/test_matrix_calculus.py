@@ -6,9 +6,9 @@ from sklearn.covariance import EmpiricalCovariance
 from sklearn.datasets import load_wine
 
 from planting import assert_caught
-from principia.lab.catalog import page
-from principia.lab.errors import UsageError
-from principia.lab.formula import to_unicode
+from principia.lab.course.catalog import page
+from principia.lab.course.formula import to_unicode
+from principia.lab.params import UsageError
 from principia.mathematics import contract, in_subdifferential, jacobian, tensor_chain
 from principia.mathematics.claims.matrix_calculus import RULES
 from principia.mathematics.matrix_calculus import Rule, subgradient_method

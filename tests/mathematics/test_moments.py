@@ -16,9 +16,9 @@ from torch.distributions import (
 )
 
 from planting import assert_caught
-from principia.lab.catalog import page
+from principia.lab.course.catalog import page
 from principia.lab.data.digits import digits
-from principia.lab.errors import UsageError
+from principia.lab.params import UsageError
 from principia.mathematics.moments import (
     RunningMoments,
     affine_cov,

@@ -8,8 +8,8 @@ from sklearn.naive_bayes import BernoulliNB
 from torch.distributions import Gamma, MultivariateNormal, Normal, Uniform
 
 from planting import assert_caught
-from principia.lab.catalog import page
-from principia.lab.errors import UsageError
+from principia.lab.course.catalog import page
+from principia.lab.params import UsageError
 from principia.mathematics import EmpiricalDistribution, JointTable, affine, bayes
 from principia.mathematics.probability import density_of_sum, score_gradient
 

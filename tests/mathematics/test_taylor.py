@@ -11,8 +11,8 @@ from torch import nn
 from torch.func import grad, hessian, jacrev, jvp
 
 from planting import assert_caught
-from principia.lab.catalog import page
-from principia.lab.errors import UsageError
+from principia.lab.course.catalog import page
+from principia.lab.params import UsageError
 from principia.mathematics.taylor import (
     TaylorPolynomial,
     finite_difference,

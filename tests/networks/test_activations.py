@@ -11,7 +11,7 @@ from scipy.optimize import minimize_scalar
 from torch import nn
 
 from planting import assert_caught
-from principia.lab.errors import UsageError
+from principia.lab.params import UsageError
 from principia.networks.activations import (
     ACTIVATIONS,
     AVU,

@@ -7,8 +7,8 @@ import torch
 from scipy import integrate, stats
 
 from planting import assert_caught
-from principia.lab.catalog import page
-from principia.lab.errors import UsageError
+from principia.lab.course.catalog import page
+from principia.lab.params import UsageError
 from principia.networks import (
     barron_constant,
     cosine_constant,

@@ -6,8 +6,8 @@ from sklearn.decomposition import PCA
 from sklearn.linear_model import LinearRegression
 
 from planting import assert_caught
-from principia.lab.catalog import page
-from principia.lab.errors import UsageError
+from principia.lab.course.catalog import page
+from principia.lab.params import UsageError
 from principia.networks.linear_dynamics import (
     TwoLayerLinear,
     Whitener,

@@ -9,8 +9,8 @@ from sklearn.decomposition import PCA, TruncatedSVD
 from torch import nn
 
 from planting import assert_caught
-from principia.lab.catalog import page
-from principia.lab.errors import UsageError
+from principia.lab.course.catalog import page
+from principia.lab.params import UsageError
 from principia.networks import (
     LinearNetwork,
     autoencoder_from_svd,

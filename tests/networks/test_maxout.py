@@ -7,10 +7,10 @@ from scipy.optimize import linprog
 from torch import nn
 
 from planting import assert_caught
-from principia.lab.catalog import page
-from principia.lab.errors import UsageError
-from principia.lab.experiments import Run
-from principia.lab.models import load_model, save_model
+from principia.lab.course.catalog import page
+from principia.lab.params import UsageError
+from principia.lab.runs import Run
+from principia.lab.runs.models import load_model, save_model
 from principia.networks.maxout import (
     KHinge,
     Maxout,

@@ -9,8 +9,8 @@ from sklearn.neural_network import MLPClassifier
 from torch import nn
 
 from planting import assert_caught
-from principia.lab.catalog import page
-from principia.lab.errors import UsageError
+from principia.lab.course.catalog import page
+from principia.lab.params import UsageError
 from principia.networks.activations import ACTIVATIONS
 from principia.networks.mlp import (
     MLP,

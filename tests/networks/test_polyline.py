@@ -7,8 +7,8 @@ from scipy.interpolate import make_lsq_spline
 from torch import nn
 
 from planting import assert_caught
-from principia.lab.catalog import page
-from principia.lab.errors import UsageError
+from principia.lab.course.catalog import page
+from principia.lab.params import UsageError
 from principia.networks import Polyline, PolylineNetwork, best_knots, fit_values, interpolate
 
 KEY = "networks/polyline"

@@ -7,8 +7,8 @@ from scipy.optimize import linprog
 from torch import nn
 
 from planting import assert_caught
-from principia.lab.catalog import page
-from principia.lab.errors import UsageError
+from principia.lab.course.catalog import page
+from principia.lab.params import UsageError
 from principia.networks.activations import AVU
 from principia.networks.mlp import MLP
 from principia.networks.regions import (

@@ -7,9 +7,9 @@ import torch
 from torch import nn
 
 from planting import assert_caught
-from principia.lab.catalog import page
-from principia.lab.errors import UsageError
-from principia.lab.models import load_model, save_model
+from principia.lab.course.catalog import page
+from principia.lab.params import UsageError
+from principia.lab.runs.models import load_model, save_model
 from principia.lab.training import Supervised, fit
 from principia.networks.activations import ACTIVATIONS
 from principia.networks.mlp import MLP

@@ -8,9 +8,9 @@ from scipy.stats import qmc
 from torch import nn
 
 from planting import assert_caught
-from principia.lab.catalog import page
-from principia.lab.errors import UsageError
-from principia.lab.experiments import Run
+from principia.lab.course.catalog import page
+from principia.lab.params import UsageError
+from principia.lab.runs import Run
 from principia.networks.universality import (
     SHAPES,
     RidgeSpan,

@@ -4,7 +4,7 @@ from torch import nn
 from torch.optim import SGD, Adagrad, RMSprop
 
 from planting import assert_caught
-from principia.lab.errors import UsageError
+from principia.lab.params import UsageError
 from principia.optimization import effective_lr, online_regret
 
 KEY = "optimization/adagrad"

@@ -9,7 +9,7 @@ from torch.optim import SGD
 from torch.optim.swa_utils import AveragedModel, update_bn
 
 from planting import assert_caught
-from principia.lab.errors import UsageError
+from principia.lab.params import UsageError
 from principia.optimization.averaging import Averaged, WeightAverage, exponential, tail
 from principia.optimization.gradient_descent import descend
 from principia.optimization.problems import Quadratic, ScalarNet, noisy

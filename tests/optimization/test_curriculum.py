@@ -9,7 +9,7 @@ from scipy.integrate import quad
 from torch import nn
 
 from planting import assert_caught
-from principia.lab.errors import UsageError
+from principia.lab.params import UsageError
 from principia.lab.seeds import Seed
 from principia.networks.mlp import MLP
 from principia.optimization.curriculum import (

@@ -10,9 +10,9 @@ from torch.optim import SGD, Adam
 from torch.optim.lr_scheduler import ExponentialLR
 
 from planting import assert_caught
-from principia.lab.catalog import page
-from principia.lab.errors import UsageError
-from principia.lab.experiments import Run
+from principia.lab.course.catalog import page
+from principia.lab.params import UsageError
+from principia.lab.runs import Run
 from principia.lab.seeds import Seed
 from principia.lab.training import Supervised, fit
 from principia.optimization import (
@@ -159,7 +159,7 @@ def test_predicted_change_is_exact_on_parabolas_for_any_optimizer(make):
     model = nn.Linear(3, 1).double()
     objective = Supervised(F.mse_loss)
     history = fit(model, (x, y), objective, make(model.parameters()), epochs=4, batch_size=16,
-                  parts=[PredictedChange(objective)], seed=Seed(0)).history
+                  callbacks=[PredictedChange(objective)], seed=Seed(0)).history
     for row in history:
         assert row["predicted_change"] == pytest.approx(row["actual_change"], abs=1e-12)
 
@@ -171,7 +171,7 @@ def test_predicted_change_flags_steps_that_are_too_long():
         model, objective = nn.Linear(3, 1, bias=False).double(), Supervised(F.mse_loss)
         sgd = SGD(model.parameters(), lr=share / curvature)
         (row,) = fit(model, (x, y), objective, sgd, steps=1, batch_size=40,
-                     parts=[PredictedChange(objective)]).history
+                     callbacks=[PredictedChange(objective)]).history
         assert row["long_steps"] == flagged
         assert (row["actual_change"] > 0) == bool(flagged)
 
@@ -180,14 +180,14 @@ def test_watching_changes_nothing_and_looks_every_so_often():
     x, y = normal(60, 4).float(), (normal(60, seed=1) > 0).long()
     objective = Supervised(F.cross_entropy)
 
-    def train(*parts):
+    def train(*callbacks):
         with torch.random.fork_rng():
             torch.manual_seed(0)
             model = nn.Sequential(
                 nn.Linear(4, 8), nn.BatchNorm1d(8), nn.Dropout(0.5), nn.ReLU(), nn.Linear(8, 2)
             )
         sgd = SGD(model.parameters(), lr=0.1)
-        return fit(model, (x, y), objective, sgd, epochs=3, batch_size=20, parts=parts,
+        return fit(model, (x, y), objective, sgd, epochs=3, batch_size=20, callbacks=callbacks,
                    seed=Seed(3))
 
     plain, watched = train(), train(PredictedChange(objective, every=4))
@@ -214,7 +214,7 @@ def test_a_stopped_training_goes_on_with_the_same_log(tmp_path):
         run = Run(folder=folder, save_every=0.0, asked_to_stop=lambda: next(asked) >= looks)
         sgd = SGD(model.parameters(), lr=0.1)
         return fit(model, (x, y), objective, sgd, epochs=3, batch_size=20, name="watched",
-                   parts=[PredictedChange(objective, every=2)], run=run, seed=Seed(3)).history
+                   callbacks=[PredictedChange(objective, every=2)], run=run, seed=Seed(3)).history
 
     whole, broken = tmp_path / "whole", tmp_path / "broken"
     whole.mkdir()

@@ -4,7 +4,7 @@ import torch
 from scipy.integrate import solve_ivp
 
 from planting import assert_caught
-from principia.lab.errors import UsageError
+from principia.lab.params import UsageError
 from principia.optimization import (
     GradientFlow,
     Quadratic,

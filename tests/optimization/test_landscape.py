@@ -7,7 +7,7 @@ from torch.nn import functional as F
 from torch.nn.utils import parameters_to_vector, prune
 
 from planting import assert_caught
-from principia.lab.errors import UsageError
+from principia.lab.params import UsageError
 from principia.networks.mlp import MLP
 from principia.optimization import (
     BezierPath,

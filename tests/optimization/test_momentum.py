@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from planting import assert_caught
-from principia.lab.errors import UsageError
+from principia.lab.params import UsageError
 from principia.optimization import EMAMomentum, HeavyBall, Quadratic, tuned_heavy_ball
 
 KEY = "optimization/momentum"

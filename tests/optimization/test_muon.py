@@ -6,7 +6,7 @@ from scipy.linalg import polar
 from torch import nn
 
 from planting import assert_caught
-from principia.lab.errors import UsageError
+from principia.lab.params import UsageError
 from principia.lab.seeds import Seed
 from principia.networks import MLP
 from principia.optimization import Muon, orthogonalize, split_parameters

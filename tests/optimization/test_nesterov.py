@@ -6,7 +6,7 @@ import torch
 from torch import nn
 
 from planting import assert_caught
-from principia.lab.errors import UsageError
+from principia.lab.params import UsageError
 from principia.optimization import Lessard, Nesterov, Quadratic, descend
 
 KEY = "optimization/nesterov"

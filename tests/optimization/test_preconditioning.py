@@ -8,7 +8,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from planting import assert_caught
-from principia.lab.errors import UsageError
+from principia.lab.params import UsageError
 from principia.lab.training import Supervised, fit
 from principia.optimization import (
     LogisticRisk,

@@ -2,8 +2,8 @@ import pytest
 import torch
 
 from planting import assert_caught
-from principia.lab.errors import UsageError
-from principia.lab.optimizers import steps_along
+from principia.lab.params import UsageError
+from principia.lab.training.optimizers import steps_along
 from principia.optimization import rmsprop_reference
 
 KEY = "optimization/rmsprop"

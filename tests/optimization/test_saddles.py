@@ -8,7 +8,7 @@ from scipy.stats import kstest, norm
 from torch import nn
 
 from planting import assert_caught
-from principia.lab.errors import UsageError
+from principia.lab.params import UsageError
 from principia.lab.training import Supervised, fit
 from principia.optimization import (
     NoisyGD,

@@ -13,8 +13,8 @@ from torch.optim.lr_scheduler import (
 )
 
 from planting import assert_caught
-from principia.lab.catalog import page
-from principia.lab.errors import UsageError
+from principia.lab.course.catalog import page
+from principia.lab.params import UsageError
 from principia.lab.seeds import Seed
 from principia.optimization import (
     Quadratic,

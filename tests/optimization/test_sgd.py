@@ -8,8 +8,8 @@ from torch import nn
 from torch.nn import functional as F
 
 from planting import assert_caught
-from principia.lab.catalog import page
-from principia.lab.errors import UsageError
+from principia.lab.course.catalog import page
+from principia.lab.params import UsageError
 from principia.networks.mlp import MLP
 from principia.optimization.gradient_descent import descend
 from principia.optimization.problems import Quadratic, noisy

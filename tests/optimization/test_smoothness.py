@@ -4,9 +4,9 @@ from torch.func import functional_call
 from torch.nn import functional as F
 
 from planting import assert_caught
-from principia.lab.catalog import page
+from principia.lab.course.catalog import page
 from principia.lab.data.digits import digits
-from principia.lab.errors import UsageError
+from principia.lab.params import UsageError
 from principia.networks import MLP
 from principia.optimization import (
     Quadratic,

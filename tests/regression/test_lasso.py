@@ -9,7 +9,7 @@ from sklearn.linear_model import Lasso, lars_path, lasso_path
 from sklearn.preprocessing import scale
 
 from planting import assert_caught
-from principia.lab.errors import UsageError
+from principia.lab.params import UsageError
 from principia.regression import (
     ProximalSGD,
     fista,

@@ -8,8 +8,8 @@ from torch.nn import functional as F
 
 from planting import assert_caught
 from principia.connectionism import delta_step
-from principia.lab.catalog import page
-from principia.lab.errors import UsageError
+from principia.lab.course.catalog import page
+from principia.lab.params import UsageError
 from principia.regression import LMS, gaussian_nll, hat_matrix, lstsq, normal_equations, pinv_path
 
 KEY = "regression/least_squares"

@@ -12,7 +12,7 @@ from torch.nn import functional as F
 
 from planting import assert_caught
 from principia.connectionism import separable
-from principia.lab.errors import UsageError
+from principia.lab.params import UsageError
 from principia.regression import IRLS, logistic_loss, logit, zero_one_bound
 
 KEY = "regression/logistic"

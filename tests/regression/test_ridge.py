@@ -7,8 +7,8 @@ from scipy.optimize import minimize
 from sklearn.linear_model import BayesianRidge, Ridge, RidgeCV
 
 from planting import assert_caught
-from principia.lab.catalog import page
-from principia.lab.errors import UsageError
+from principia.lab.course.catalog import page
+from principia.lab.params import UsageError
 from principia.regression import effective_dof, loo_error, posterior, ridge_alpha, ridge_path
 
 KEY = "regression/ridge"

@@ -10,7 +10,7 @@ from sklearn.model_selection import KFold, cross_val_score
 from torch.nn import functional as F
 
 from planting import assert_caught
-from principia.lab.errors import UsageError
+from principia.lab.params import UsageError
 from principia.regression import (
     SoftmaxRegression,
     cross_entropy,

@@ -9,9 +9,9 @@ from scipy import ndimage, stats
 from torch import nn
 
 from planting import assert_caught
-from principia.lab.catalog import page
-from principia.lab.errors import UsageError
-from principia.lab.experiments import Run
+from principia.lab.course.catalog import page
+from principia.lab.params import UsageError
+from principia.lab.runs import Run
 from principia.lab.seeds import Seed
 from principia.lab.training import Supervised, fit
 from principia.networks.mlp import MLP
@@ -246,7 +246,7 @@ def test_every_batch_is_transformed_anew_and_validation_is_not():
     model, x = Look(), pictures(1, 16).float().repeat(6, 1)
     y = torch.arange(6) % 3
     fit(model, (x, y), Supervised(F.cross_entropy), torch.optim.SGD(model.parameters(), lr=0.1),
-        epochs=3, parts=[Augment(Shift(-1, 1), side=4)], validation=(x, y))
+        epochs=3, callbacks=[Augment(Shift(-1, 1), side=4)], validation=(x, y))
     shown = torch.cat([one for training, one in seen if training])
     assert len(shown.unique(dim=0)) == 18
     assert all(torch.equal(one, x) for training, one in seen if not training)
@@ -261,7 +261,7 @@ def test_a_resumed_training_is_the_same_to_the_bit(tmp_path, stop_after):
         x = pictures(24, 36).float()
         fit(model, (x, torch.arange(24) % 3), Supervised(F.cross_entropy),
             torch.optim.Adam(model.parameters()), epochs=3, batch_size=8,
-            parts=[Augment(*ALL, side=6)], run=run, name="model")
+            callbacks=[Augment(*ALL, side=6)], run=run, name="model")
         return torch.cat([one.detach().flatten() for one in model.parameters()])
 
     with pytest.raises(KeyboardInterrupt):
@@ -274,7 +274,7 @@ def test_other_transforms_are_another_training(tmp_path):
         model = MLP([4, 2], rng=generator())
         fit(model, (pictures(4, 4).float(), torch.arange(4) % 2), Supervised(F.cross_entropy),
             torch.optim.SGD(model.parameters(), lr=0.1), steps=2,
-            parts=[Augment(*transforms, side=2)], run=Run(Seed(1), folder=tmp_path))
+            callbacks=[Augment(*transforms, side=2)], run=Run(Seed(1), folder=tmp_path))
 
     go(Shift(-1, 1))
     with pytest.raises(UsageError, match="must be of the same training"):

@@ -9,7 +9,7 @@ from torch.nn import functional as F
 from torch.optim.swa_utils import update_bn
 
 from planting import assert_caught
-from principia.lab.errors import UsageError
+from principia.lab.params import UsageError
 from principia.lab.training import Supervised, fit
 from principia.regularization.batch_norm import (
     ConvNet,
@@ -163,10 +163,10 @@ def test_convolutional_network_starts_alike_and_is_torchs_layers():
 def test_looking_along_the_gradient_changes_nothing():
     x, y = draw(64, 1, 8, 8).float(), torch.arange(64) % 10
 
-    def train(*parts):
+    def train(*callbacks):
         net = ConvNet([1, 4, 4], side=8, rng=generator())
         fit(net, (x, y), Supervised(F.cross_entropy), torch.optim.SGD(net.parameters(), 0.1),
-            epochs=2, batch_size=16, parts=parts)
+            epochs=2, batch_size=16, callbacks=callbacks)
         return net.state_dict()
 
     along = _Along(every=2)

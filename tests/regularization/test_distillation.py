@@ -8,9 +8,9 @@ from torch import nn
 from torch.nn import functional as F
 
 from planting import assert_caught
-from principia.lab.catalog import page
-from principia.lab.errors import UsageError
-from principia.lab.experiments import Run
+from principia.lab.course.catalog import page
+from principia.lab.params import UsageError
+from principia.lab.runs import Run
 from principia.lab.seeds import Seed
 from principia.lab.training import OneCycle, Supervised, fit
 from principia.networks.mlp import MLP
@@ -114,7 +114,7 @@ def test_the_part_and_the_recipe_are_one_training(lesson):
     fit(
         theirs, (x, y), Supervised(F.cross_entropy),
         torch.optim.Adam(theirs.parameters(), lr=0.01),
-        parts=[Distillation(teacher, temperature=5.0, alpha=0.4)], **words,
+        callbacks=[Distillation(teacher, temperature=5.0, alpha=0.4)], **words,
     )
     for one, other in zip(ours.parameters(), theirs.parameters(), strict=True):
         torch.testing.assert_close(one, other)
@@ -123,10 +123,13 @@ def test_the_part_and_the_recipe_are_one_training(lesson):
 def test_with_weight_0_the_teacher_does_not_matter(lesson):
     teacher, x, y = lesson
     found = []
-    for parts in ([Distillation(teacher, alpha=0.0)], []):
+    for callbacks in ([Distillation(teacher, alpha=0.0)], []):
         net = student()
         sgd = torch.optim.SGD(net.parameters(), lr=0.1)
-        fit(net, (x, y), Supervised(F.cross_entropy), sgd, epochs=2, parts=parts, seed=Seed(0))
+        fit(
+            net, (x, y), Supervised(F.cross_entropy), sgd, epochs=2, callbacks=callbacks,
+            seed=Seed(0)
+        )
         found.append(net(x))
     torch.testing.assert_close(*found)
 
@@ -150,7 +153,7 @@ def test_with_weight_1_the_labels_do_not_matter(lesson):
                 distill(teacher, net, (x, labels), sgd, alpha=1.0, epochs=2, seed=Seed(0))
             else:
                 fit(net, (x, labels), Supervised(F.cross_entropy), sgd, epochs=2, seed=Seed(0),
-                    parts=[Distillation(teacher, alpha=1.0)])
+                    callbacks=[Distillation(teacher, alpha=1.0)])
             found.append(net(x))
     for other in found[1:]:
         torch.testing.assert_close(found[0], other)
@@ -161,7 +164,7 @@ def test_a_student_of_the_same_kind_becomes_its_teacher(lesson):
     net = MLP([5, 32, 4], rng=torch.Generator().manual_seed(3))
     adam = torch.optim.Adam(net.parameters(), lr=0.01)
     distill(teacher, net, (x, y), adam, temperature=2.0, alpha=1.0, epochs=300, batch_size=64,
-            parts=[OneCycle(0.03)], seed=Seed(0))
+            callbacks=[OneCycle(0.03)], seed=Seed(0))
     with torch.no_grad():
         assert (soft_targets(net(x), 1.0) - soft_targets(teacher(x), 1.0)).abs().max() < 0.02
 
@@ -225,7 +228,7 @@ def test_teachers_that_do_not_fit(lesson, unchecked_shapes):
     ]:
         with pytest.raises(UsageError, match=words):
             fit(student(), (x, y), Supervised(F.cross_entropy), sgd, epochs=1,
-                parts=[Distillation(teacher.eval())])
+                callbacks=[Distillation(teacher.eval())])
         with pytest.raises(UsageError, match=words):
             distill(teacher.eval(), student(), (x, y), sgd, epochs=1)
     with pytest.raises(UsageError, match="target must be labels when alpha < 1; got None"):

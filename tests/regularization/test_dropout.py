@@ -6,11 +6,11 @@ import torch
 from torch import nn
 
 from planting import assert_caught
-from principia.lab.catalog import page
-from principia.lab.errors import UsageError
-from principia.lab.experiments import Run
+from principia.lab.course.catalog import page
+from principia.lab.params import UsageError
+from principia.lab.runs import Run
 from principia.lab.seeds import Seed
-from principia.lab.training.dice import own_dice
+from principia.lab.training.generators import seeded_generators
 from principia.regularization import (
     ClassicDropout,
     DropoutMLP,
@@ -118,9 +118,9 @@ def test_training_is_torchs_own_dropout_mask_by_mask():
     theirs = nn.Sequential(
         nn.Dropout(0.3), mlp.layers[0], nn.ReLU(), nn.Dropout(0.4), mlp.layers[1]
     )
-    with own_dice(Seed(3), CPU):
+    with seeded_generators(Seed(3), CPU):
         ours = mlp(x)
-    with own_dice(Seed(3), CPU):
+    with seeded_generators(Seed(3), CPU):
         torch.testing.assert_close(ours, theirs(x))
     torch.testing.assert_close(mlp.eval()(x), theirs.eval()(x))
 

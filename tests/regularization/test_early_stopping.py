@@ -6,9 +6,9 @@ import torch
 from sklearn.linear_model import Ridge
 
 from planting import assert_caught
-from principia.lab.catalog import page
-from principia.lab.errors import UsageError
-from principia.lab.experiments import Run
+from principia.lab.course.catalog import page
+from principia.lab.params import UsageError
+from principia.lab.runs import Run
 from principia.lab.seeds import Seed
 from principia.lab.training import EarlyStopping, Trained
 from principia.regularization import equivalent_decay, stopped_shrinkage
@@ -43,9 +43,9 @@ def test_claims_catch_planted_bugs(old, new, claim):
 def test_the_claim_catches_bugs_of_the_part_itself(old, new, monkeypatch):
     import inspect
 
-    from principia.lab.training import parts
+    from principia.lab.training import callbacks
 
-    source = inspect.getsource(parts)
+    source = inspect.getsource(callbacks)
     assert source.count(old) == 1
     changed = {"__name__": "planted_parts"}
     exec(compile(source.replace(old, new), "planted", "exec"), changed)

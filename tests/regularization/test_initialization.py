@@ -6,9 +6,9 @@ from scipy.integrate import quad
 from torch import nn
 
 from planting import assert_caught
-from principia.lab.catalog import page
-from principia.lab.errors import UsageError
-from principia.lab.experiments import Run
+from principia.lab.course.catalog import page
+from principia.lab.params import UsageError
+from principia.lab.runs import Run
 from principia.lab.seeds import Seed
 from principia.lab.training import OneCycle, Trained
 from principia.networks.mlp import MLP

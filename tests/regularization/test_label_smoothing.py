@@ -5,8 +5,8 @@ from torch import nn
 from torch.nn import functional as F
 
 from planting import assert_caught
-from principia.lab.catalog import page
-from principia.lab.errors import UsageError
+from principia.lab.course.catalog import page
+from principia.lab.params import UsageError
 from principia.lab.seeds import Seed
 from principia.lab.training import Supervised, fit
 from principia.networks.mlp import MLP
@@ -62,12 +62,12 @@ def test_the_part_is_torchs_label_smoothing_in_any_training(eps):
     rng = torch.Generator().manual_seed(0)
     x, y = torch.randn(60, 5, generator=rng), torch.randint(3, (60,), generator=rng)
     found = []
-    for loss, parts in [
+    for loss, callbacks in [
         (F.cross_entropy, [LabelSmoothing(eps)]), (nn.CrossEntropyLoss(label_smoothing=eps), []),
     ]:
         model = MLP([5, 8, 3], rng=torch.Generator().manual_seed(1))
         adam = torch.optim.Adam(model.parameters(), lr=0.01)
-        fit(model, (x, y), Supervised(loss), adam, epochs=3, parts=parts, seed=Seed(0))
+        fit(model, (x, y), Supervised(loss), adam, epochs=3, callbacks=callbacks, seed=Seed(0))
         found.append(model(x))
     torch.testing.assert_close(*found)
 
@@ -78,7 +78,7 @@ def test_smoothing_twice_and_validation_with_labels():
     x = logits.float()
     twice = fit(
         nn.Linear(4, 4), (x, y), Supervised(F.cross_entropy), torch.optim.SGD([torch.zeros(1)], 1),
-        epochs=1, parts=[LabelSmoothing(0.5), LabelSmoothing(0.5)], validation=(x, y),
+        epochs=1, callbacks=[LabelSmoothing(0.5), LabelSmoothing(0.5)], validation=(x, y),
         batch_size=200, seed=Seed(0),
     )
     model, row = twice.model, twice.history[0]

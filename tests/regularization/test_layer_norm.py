@@ -7,7 +7,7 @@ from scipy import stats
 from torch import nn
 
 from planting import assert_caught
-from principia.lab.errors import UsageError
+from principia.lab.params import UsageError
 from principia.regularization import NormMLP, invariance_table, normalize
 
 KEY = "regularization/layer_norm"

@@ -6,10 +6,10 @@ from torch import nn
 from torch.nn import functional as F
 
 from planting import assert_caught
-from principia.lab.catalog import page
+from principia.lab.course.catalog import page
 from principia.lab.data.digits import digits
-from principia.lab.errors import UsageError
-from principia.lab.experiments import Run
+from principia.lab.params import UsageError
+from principia.lab.runs import Run
 from principia.lab.seeds import Seed
 from principia.lab.training import Supervised, fit
 from principia.networks import MLP

@@ -13,10 +13,10 @@ from torch.autograd.functional import hessian
 from torch.func import functional_call
 
 from planting import assert_caught
-from principia.lab.errors import UsageError
-from principia.lab.experiments import Run
+from principia.lab.params import UsageError
+from principia.lab.runs import Run
 from principia.lab.seeds import Seed
-from principia.lab.training import EMA, ClipNorm, Diverged, OneCycle, Part, Supervised, fit
+from principia.lab.training import EMA, Callback, ClipNorm, Diverged, OneCycle, Supervised, fit
 from principia.networks.mlp import MLP
 from principia.regularization.experiments.noise import input_noise, weight_noise
 from principia.regularization.noise import (
@@ -285,7 +285,7 @@ def test_gradients_are_those_of_the_perturbed_weights():
     x, y = data(16, torch.float64)
     ours, theirs, seed, sigma = network(x.dtype), network(x.dtype), Seed(4), 0.1
     fit(ours, (x, y), LOSS, torch.optim.Adam(ours.parameters(), lr=0.01), epochs=5, batch_size=4,
-        parts=[NoisyWeights(sigma)], seed=seed)
+        callbacks=[NoisyWeights(sigma)], seed=seed)
     adam, rng = torch.optim.Adam(theirs.parameters(), lr=0.01), seed.child("steps").torch()
     for epoch in range(5):
         order = torch.randperm(16, generator=seed.child(f"epoch {epoch}").torch())
@@ -299,7 +299,7 @@ def test_gradients_are_those_of_the_perturbed_weights():
         torch.testing.assert_close(one, other, rtol=1e-9, atol=1e-12)
 
 
-class Witness(Part):
+class Witness(Callback):
     """Looks at the weights when the loss is computed and when the step is made."""
 
     def __init__(self):
@@ -325,14 +325,14 @@ class Witness(Part):
 ])
 def test_every_evaluation_has_its_noise_and_every_step_the_weights(optimizer):
     model, look = network(), Witness()
-    parts = [look, NoisyWeights(0.1), ClipNorm(1.0)]
-    fit(model, data(), LOSS, optimizer(model), steps=4, parts=parts)
+    callbacks = [look, NoisyWeights(0.1), ClipNorm(1.0)]
+    fit(model, data(), LOSS, optimizer(model), steps=4, callbacks=callbacks)
     assert len(look.at_loss) >= 4
     for one, other in itertools.combinations([look.start, *look.at_loss], 2):
         assert not same(one, other)
     assert same(weights_of(model), look.start)
     seen = Witness()  # behind the noise, it sees the restored weights
-    fit(model, data(), LOSS, optimizer(model), steps=4, parts=[NoisyWeights(0.1), seen])
+    fit(model, data(), LOSS, optimizer(model), steps=4, callbacks=[NoisyWeights(0.1), seen])
     assert all(same(one, seen.start) for one in seen.at_step)
 
 
@@ -341,14 +341,16 @@ def test_two_objectives_take_turns_with_a_noise_each():
     objectives = {name: lambda model, batch, rng, name=name: ((model[name] - 3) ** 2).sum()
                   for name in "ab"}
     sgd = {name: torch.optim.SGD([model[name]], lr=0.1) for name in "ab"}
-    fit(model, torch.zeros(8, 1), objectives, sgd, steps=300, parts=[NoisyWeights(0.05)])
+    fit(model, torch.zeros(8, 1), objectives, sgd, steps=300, callbacks=[NoisyWeights(0.05)])
     assert all(abs(one.item() - 3) < 0.2 for one in model.values())
 
 
 def test_parts_without_noise_change_nothing():
     plain, silent = network(), network()
-    for model, parts in ((plain, []), (silent, [InputNoise(0.0), NoisyWeights(0.0)])):
-        fit(model, data(), LOSS, torch.optim.Adam(model.parameters()), epochs=3, parts=parts)
+    for model, callbacks in ((plain, []), (silent, [InputNoise(0.0), NoisyWeights(0.0)])):
+        fit(
+            model, data(), LOSS, torch.optim.Adam(model.parameters()), epochs=3, callbacks=callbacks
+        )
     assert same(weights_of(plain), weights_of(silent))
 
 
@@ -364,13 +366,13 @@ def test_weights_are_restored_when_the_loss_is_not_finite_or_fails(fault):
             raise ZeroDivisionError
         return loss * math.nan
 
-    class Keep(Part):
+    class Keep(Callback):
         def after_step(self, model):
             kept.append(weights_of(model))
 
     with pytest.raises((Diverged, ZeroDivisionError)):
         fit(model, data(), objective, torch.optim.SGD(model.parameters(), lr=0.1), steps=9,
-            parts=[NoisyWeights(0.1), Keep()])
+            callbacks=[NoisyWeights(0.1), Keep()])
     assert len(kept) == 3
     assert same(weights_of(model), kept[-1])
 
@@ -378,7 +380,9 @@ def test_weights_are_restored_when_the_loss_is_not_finite_or_fails(fault):
 def test_validation_sees_neither_noise():
     model, (x, y) = network(), data()
     sgd = torch.optim.SGD(model.parameters(), lr=0.1)
-    trained = fit(model, (x, y), LOSS, sgd, epochs=2, parts=[InputNoise(3.0), NoisyWeights(3.0)],
+    trained = fit(model, (x, y), LOSS, sgd, epochs=2, callbacks=[InputNoise(3.0), NoisyWeights(
+        3.0
+    )],
                   validation=(x, y))
     clean = F.mse_loss(model(x), y).item()
     assert trained.history[-1]["validation_loss"] == pytest.approx(clean)
@@ -393,9 +397,9 @@ def test_a_resumed_training_is_the_same_to_the_bit(tmp_path, kind, stop_after):
         taken = itertools.count(1)
         run = Run(Seed(1), folder=folder, save_every=0.0)
         run.asked_to_stop = lambda: next(taken) >= stop_after
-        parts = [InputNoise(0.1), NoisyWeights(0.02), OneCycle(0.01), EMA(0.9)]
+        callbacks = [InputNoise(0.1), NoisyWeights(0.02), OneCycle(0.01), EMA(0.9)]
         trained = fit(model, data(), LOSS, kind(model.parameters(), lr=0.01), epochs=4, run=run,
-                      batch_size=8, parts=parts, validation=data(), name="model")
+                      batch_size=8, callbacks=callbacks, validation=data(), name="model")
         return weights_of(model), trained.history
 
     with pytest.raises(KeyboardInterrupt):
@@ -409,7 +413,7 @@ def test_another_noise_is_another_training(tmp_path):
     def go(sigma):
         model = network()
         fit(model, data(), LOSS, torch.optim.SGD(model.parameters(), lr=0.1), steps=2,
-            parts=[NoisyWeights(sigma)], run=Run(Seed(1), folder=tmp_path))
+            callbacks=[NoisyWeights(sigma)], run=Run(Seed(1), folder=tmp_path))
 
     go(0.1)
     with pytest.raises(UsageError, match="must be of the same training"):

@@ -11,9 +11,9 @@ from torch.nn import functional as F
 from torch.nn.utils.parametrizations import weight_norm
 
 from planting import assert_caught
-from principia.lab.catalog import page
-from principia.lab.errors import UsageError
-from principia.lab.experiments import Run
+from principia.lab.course.catalog import page
+from principia.lab.params import UsageError
+from principia.lab.runs import Run
 from principia.lab.seeds import Seed
 from principia.lab.training import Supervised, fit
 from principia.optimization.problems import LogisticRisk, Quadratic, Quartic, noisy_logistic
@@ -156,7 +156,7 @@ def test_the_loosest_ball_of_the_path_has_a_solution_that_is_found():
 
 def test_the_path_of_radii_is_drawn_at_its_own_prices():
     seen = page(KEY).claim("nonconvex_breaks_the_match").observe(0, {"grid": 1000}).evidence
-    drawn = seen.picture.series[0]
+    drawn = seen.plot.series[0]
     risk = noisy_logistic(Seed(0).torch(), dim=5, samples=200, l2=0.0)
     places = [0, len(drawn.x) // 2, len(drawn.x) - 1]
     expected = the_page.matching_radius(risk, [float(drawn.x[one]) for one in places])
@@ -218,7 +218,7 @@ def test_the_part_holds_the_rows_in_a_training_and_the_offer_builds_it():
     assert (offered.bound, offered.dim) == (0.5, 0)
     sgd = torch.optim.SGD(model.parameters(), lr=5.0)
     fit(model, (x, torch.arange(20) % 2), Supervised(F.cross_entropy), sgd, steps=20,
-        parts=[offered])
+        callbacks=[offered])
     for layer in (model[0], model[2]):
         assert float(layer.weight.data.norm(dim=1).max()) <= 0.5 * (1 + 1e-6)
 

@@ -12,9 +12,9 @@ from torch.nn.utils.parametrizations import weight_norm
 from torch.optim.lr_scheduler import OneCycleLR
 
 from planting import assert_caught
-from principia.lab.catalog import page
-from principia.lab.errors import UsageError
-from principia.lab.experiments import Run
+from principia.lab.course.catalog import page
+from principia.lab.params import UsageError
+from principia.lab.runs import Run
 from principia.lab.seeds import Seed
 from principia.lab.training import Supervised, fit
 from principia.networks.mlp import MLP

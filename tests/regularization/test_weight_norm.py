@@ -7,7 +7,7 @@ from torch import nn
 from torch.nn.utils import parametrizations, parametrize
 
 from planting import assert_caught
-from principia.lab.errors import UsageError
+from principia.lab.params import UsageError
 from principia.regularization import (
     NormMLP,
     data_dependent_init,

@@ -13,13 +13,11 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from principia.lab.catalog import page
-from principia.lab.claims import claim
-from principia.lab.errors import Failure, UsageError
-from principia.lab.knobs import settings
-from principia.lab.relations import at_least
-from principia.lab.runs import Asked, create
-from principia.lab.web import work
+from principia.lab.course.catalog import page
+from principia.lab.evidence import at_least, claim
+from principia.lab.params import Failure, UsageError, settings
+from principia.lab.runs.folders import Asked, create
+from principia.lab.web.processes import work
 
 
 def add(a, b):

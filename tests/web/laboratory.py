@@ -13,10 +13,10 @@ import httpx
 import uvicorn
 from fastapi import FastAPI
 
-from principia.lab.runs import LOCK
-from principia.lab.web import runs_api, runs_views
-from principia.lab.web.answers import answer_errors
-from principia.lab.web.workers import Limits, Workers
+from principia.lab.runs.folders import LOCK
+from principia.lab.web.gate.answers import answer_errors
+from principia.lab.web.processes.workers import Limits, Workers
+from principia.lab.web.runs import api, views
 
 SHORT = "gradients/backprop:train_digits"  # a second, with three trainings and two figures
 TRAINED = "networks/mlp:hidden_300"  # some seconds, with four trainings
@@ -29,9 +29,9 @@ async def laboratory(folder, data_dir=None):
     workers = Workers(slots=1, waiting=4, limits=Limits(2**30, 30, 30))
     app = FastAPI()
     answer_errors(app)
-    app.include_router(runs_api.router)
-    app.include_router(runs_views.router)
-    app.state.runs = runs_api.Runs(folder, workers, data_dir)
+    app.include_router(api.router)
+    app.include_router(views.router)
+    app.state.runs = api.Runs(folder, workers, data_dir)
 
     async def with_session(scope, receive, send):
         if scope["type"] == "http":

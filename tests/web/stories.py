@@ -5,7 +5,7 @@ import multiprocessing.forkserver
 import time
 from pathlib import Path
 
-from principia.lab.web.workers import Limits, Workers
+from principia.lab.web.processes.workers import Limits, Workers
 
 LIMITS = Limits(memory=2**30, cpu=30, wall=30)
 

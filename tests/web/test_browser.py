@@ -8,7 +8,7 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import expect
 
-from principia.lab import catalog
+from principia.lab.course import catalog
 
 KEYS = [page.key for chapter in catalog.chapters() for page in chapter.pages]
 NAMED = ["", "ledger", "races", "errata", "runs", "playground"]

@@ -6,8 +6,8 @@ import signal
 
 import pytest
 
-from principia.lab.errors import Failure, UsageError
-from principia.lab.web.workers import Busy, Crashed, Limits
+from principia.lab.params import Failure, UsageError
+from principia.lab.web.processes.workers import Busy, Crashed, Limits
 from web import jobs
 from web.stories import LIMITS, alive, pid_in, processes, until, use
 

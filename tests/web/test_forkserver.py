@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from principia.lab.errors import Failure
-from principia.lab.web import inside
+from principia.lab.params import Failure
+from principia.lab.web.processes import child_main
 from web import jobs
 from web.stories import alive, forkserver, pid_in, until, use
 
@@ -36,7 +36,7 @@ def test_the_next_job_works_after_the_forkserver_was_killed_and_the_server_goes_
         with pytest.raises(Failure):
             await running
         await until(lambda: not alive(pid))
-        assert await workers.run("b", "ready", inside.ready) == {"warm": True, "broken": {}}
+        assert await workers.run("b", "ready", child_main.ready) == {"warm": True, "broken": {}}
         assert forkserver() != old
         ticking.cancel()
         assert max(gaps) < 3, "the server waited for the forkserver, which takes longer"
@@ -49,7 +49,7 @@ import asyncio, json, sys, os, time
 sys.path.insert(0, {tests!r})
 from web import jobs
 from principia.lab.web import inside
-from principia.lab.web.workers import Limits, Workers
+from principia.lab.web.processes.workers import Limits, Workers
 
 with open({starts!r}, "a") as stream:
     stream.write("start\\n")

@@ -14,9 +14,9 @@ import pytest
 from fastapi import FastAPI
 
 from principia.lab.playground import Playground, Setup, choices
-from principia.lab.web import playground_api, playgrounds
-from principia.lab.web.answers import answer_errors
-from principia.lab.web.workers import Limits, Workers
+from principia.lab.web.gate.answers import answer_errors
+from principia.lab.web.pages import playground_api, playgrounds
+from principia.lab.web.processes.workers import Limits, Workers
 
 SMALL = {"data": "moons", "knobs": {"hidden": "4", "activation": "tanh"}, "seed": 3}
 

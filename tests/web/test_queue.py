@@ -8,8 +8,8 @@ import time
 
 import pytest
 
-from principia.lab.errors import Failure
-from principia.lab.web.workers import Busy, Superseded
+from principia.lab.params import Failure
+from principia.lab.web.processes.workers import Busy, Superseded
 from web import jobs
 from web.stories import LIMITS, alive, pid_in, processes, until, use
 

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from principia.lab.cli.app import app as command_line
-from principia.lab.errors import UsageError
-from principia.lab.web import bench
+from principia.lab.params import UsageError
+from principia.lab.web.runs import queue
 from web.laboratory import (
     ENDLESS,
     SHORT,
@@ -161,7 +161,7 @@ def test_what_is_refused_at_the_start_is_told_and_leaves_no_folder(tmp_path):
 
 def test_one_run_a_session_two_at_once_eight_in_the_queue(tmp_path):
     async def story(lab):
-        names = [await begin(lab, ENDLESS, f"s{one}") for one in range(2 + bench.WAITING)]
+        names = [await begin(lab, ENDLESS, f"s{one}") for one in range(2 + queue.WAITING)]
         again = await lab.client.post("/api/runs", json=ENDLESS, headers={"x-session": "s0"})
         assert again.status_code == 409
         assert names[0] in again.json()["error"]
@@ -173,7 +173,7 @@ def test_one_run_a_session_two_at_once_eight_in_the_queue(tmp_path):
         assert "busy" in full.json()["error"]
         assert len(list(tmp_path.iterdir())) == len(names)
         places = {one["name"]: one["place"] for one in (await lab.client.get("/api/runs")).json()}
-        assert [places[one] for one in names] == [None, None, *range(1, bench.WAITING + 1)]
+        assert [places[one] for one in names] == [None, None, *range(1, queue.WAITING + 1)]
         assert "place 3 in the queue" in (await lab.client.get(f"/runs/{names[4]}")).text
         # one that waits can be cancelled, and one that runs makes room for the next
         assert (await lab.client.post(f"/api/runs/{names[2]}/cancel")).json()["status"] == (

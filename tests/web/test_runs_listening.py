@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from principia.lab.runs import LOCK, Asked, create
-from principia.lab.web import following, running
-from principia.lab.web.following import Tail
-from principia.lab.web.pace import Pace
+from principia.lab.runs.folders import LOCK, Asked, create
+from principia.lab.web.runs import following, running
+from principia.lab.web.runs.eta import Eta
+from principia.lab.web.runs.following import Tail
 from web.laboratory import (
     ENDLESS,
     TRAINED,
@@ -164,7 +164,7 @@ def test_whatever_happens_to_the_file_the_listener_ends_with_its_rows(tmp_path_f
 
 @given(done=st.integers(0, 10_000), speed=st.floats(1.0, 1000.0))
 def test_the_time_left_is_right_at_constant_speed_also_after_a_jump_to_where_it_was(done, speed):
-    pace, total = Pace(), 200_000
+    pace, total = Eta(), 200_000
     pace.hear({"what": "relu", "done": 0, "total": total}, 100.0)
     pace.hear({"what": "relu resumed", "done": done, "total": total}, 100.01)
     for tick in range(1, 60):
@@ -180,6 +180,6 @@ def test_the_time_left_is_right_at_constant_speed_also_after_a_jump_to_where_it_
      {"what": "a", "done": 1, "total": 0}, {"what": "a", "done": "1", "total": 2}],
 )
 def test_what_is_no_progress_is_not_heard(plain):
-    pace = Pace()
+    pace = Eta()
     pace.hear(plain)
     assert pace.to_json() is None

@@ -10,9 +10,9 @@ from urllib.parse import quote
 import pytest
 
 from principia.lab.cli.app import app as command_line
-from principia.lab.errors import UsageError
-from principia.lab.runs import LOCK, Asked, create
-from principia.lab.web import following
+from principia.lab.params import UsageError
+from principia.lab.runs.folders import LOCK, Asked, create
+from principia.lab.web.runs import following
 from web.laboratory import TRAINED, events_of, rows_of, tell
 
 # runs of others, and names

@@ -19,9 +19,14 @@ import uvicorn
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from principia.lab.errors import UsageError
-from principia.lab.web.patience import SETTINGS, PatientProtocol, WrongTokens, raise_file_limit
-from principia.lab.web.safety import Doors, Safety, is_loopback
+from principia.lab.params import UsageError
+from principia.lab.web.gate.safety import Doors, Safety, is_loopback
+from principia.lab.web.gate.slow_clients import (
+    SETTINGS,
+    PatientProtocol,
+    WrongTokens,
+    raise_file_limit,
+)
 
 PORT = 8123
 HOST = f"localhost:{PORT}"
@@ -773,7 +778,8 @@ def test_connections_are_bounded(bound):
 
 def test_the_file_limit_goes_as_high_as_it_may():
     code = (
-        "import resource as r; from principia.lab.web.patience import raise_file_limit as f;"
+        "import resource as r;"
+        "from principia.lab.web.gate.slow_clients import raise_file_limit as f;"
         "hard = r.getrlimit(r.RLIMIT_NOFILE)[1]; r.setrlimit(r.RLIMIT_NOFILE, (128, hard));"
         "n = f(); assert f() == n; assert r.getrlimit(r.RLIMIT_NOFILE)[0] == n;"
         "assert n == (65536 if hard == r.RLIM_INFINITY else min(hard, 65536))"

@@ -10,11 +10,11 @@ from urllib.parse import unquote, urlsplit
 import pytest
 from playwright.sync_api import expect
 
-from principia.lab import catalog
-from principia.lab.errors import UsageError
-from principia.lab.web import content
-from principia.lab.web import site as writing
-from principia.lab.web.site import write_site
+from principia.lab.course import catalog
+from principia.lab.params import UsageError
+from principia.lab.web.pages import content
+from principia.lab.web.pages import site as writing
+from principia.lab.web.pages.site import write_site
 
 
 @pytest.fixture(scope="module")

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from principia.lab.web.workers import Limits
+from principia.lab.web.processes.workers import Limits
 from web import jobs
 from web.stories import LIMITS, alive, listen, pid_in, until, use
 

@@ -2,11 +2,11 @@
 
 import pytest
 
-from principia.lab.checking import last_finding
-from principia.lab.errors import UsageError
-from principia.lab.experiments import CHECKPOINTS
-from principia.lab.runs import RunFolder
-from principia.lab.web import work
+from principia.lab.evidence.checking import last_finding
+from principia.lab.params import UsageError
+from principia.lab.runs import CHECKPOINTS
+from principia.lab.runs.folders import RunFolder
+from principia.lab.web.processes import work
 from web import jobs
 from web.stories import listen, until, use
 

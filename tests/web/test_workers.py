@@ -11,9 +11,9 @@ import time
 
 import pytest
 
-from principia.lab.errors import Failure, UsageError
-from principia.lab.web import inside
-from principia.lab.web.workers import Crashed, Limits
+from principia.lab.params import Failure, UsageError
+from principia.lab.web.processes import child_main
+from principia.lab.web.processes.workers import Crashed, Limits
 from web import jobs
 from web.stories import LIMITS, alive, pid_in, processes, until, use
 
@@ -29,7 +29,7 @@ def test_a_result_comes_back_from_a_process_of_its_own_that_has_everything_loade
     async def story(workers):
         assert await workers.run("me", "sum", jobs.add, [1.5], ["é"]) == [1.5, "é"]
         assert await workers.run("me", "pid", jobs.nap, 0) != os.getpid()
-        assert await workers.run("me", "ready", inside.ready) == {"warm": True, "broken": {}}
+        assert await workers.run("me", "ready", child_main.ready) == {"warm": True, "broken": {}}
         assert await workers.run("me", "program", jobs.run_program) == "hello\n"
 
     use(story)

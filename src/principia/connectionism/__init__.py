@@ -7,6 +7,6 @@ the same rule becomes a gradient (`delta_rule`), and what a recurrent net of suc
 point with y(w.x + b) <= 0 counts as a mistake.
 """
 
-from principia.lab.catalog import lazy_exports
+from principia.lab.course.catalog import lazy_exports
 
 __getattr__, __dir__ = lazy_exports(__name__)

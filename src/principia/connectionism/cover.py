@@ -44,9 +44,7 @@ from scipy.linalg import qr, solve_triangular
 from scipy.special import logsumexp
 from scipy.stats import binom
 
-from principia.lab.domains import Count, Positive
-from principia.lab.errors import refuse
-from principia.lab.knobs import checked
+from principia.lab.params import PositiveFloat, PositiveInt, checked, usage_error
 
 Array = np.ndarray
 ALL_SUBSETS, SOME_SUBSETS = 20_000, 2_000  # looked at one by one; else so many random ones
@@ -56,7 +54,7 @@ CACHED = 2**16  # numbers of a table that is worked on in several steps: 512 KB
 
 
 @checked
-def cover_count(s: Count, n: Count, *, bias: bool = False) -> int:
+def cover_count(s: PositiveInt, n: PositiveInt, *, bias: bool = False) -> int:
     r"""Counts the dichotomies of s points of $\mathbb R^n$ in general position, exactly.
 
     Args:
@@ -72,7 +70,7 @@ def cover_count(s: Count, n: Count, *, bias: bool = False) -> int:
 
 
 @checked
-def cover_fraction(s: Count, n: Count, *, bias: bool = False) -> float:
+def cover_fraction(s: PositiveInt, n: PositiveInt, *, bias: bool = False) -> float:
     r"""Gives the share $C(s,n)/2^s$ of all labelings that hyperplanes realize.
 
     Args:
@@ -89,7 +87,7 @@ def cover_fraction(s: Count, n: Count, *, bias: bool = False) -> float:
 
 @checked
 def log_cover_fraction(
-    s: Count, n: Count, *, bias: bool = False, complement: bool = False
+    s: PositiveInt, n: PositiveInt, *, bias: bool = False, complement: bool = False
 ) -> float:
     r"""Gives the logarithm of the share, or of the share that is missing, however small.
 
@@ -115,7 +113,8 @@ def log_cover_fraction(
 
 @checked
 def dichotomies(
-    X: Num[Array, "s n"], *, bias: bool = False, tol: Positive = 1e-9, most: Count = 100_000
+    X: Num[Array, "s n"], *, bias: bool = False, tol: PositiveFloat = 1e-9,
+    most: PositiveInt = 100_000
 ) -> Int8[Array, "cells s"]:
     r"""Finds all labelings that hyperplanes realize, with no point on the hyperplane.
 
@@ -144,7 +143,7 @@ def dichotomies(
     if expected > most or expected * s > MOST_SIGNS:
         domain = f"of at most {most} dichotomies and {MOST_SIGNS} signs"
         got = f"{s} points in {n} dimensions: C(s, n) = {expected}"
-        raise refuse("dichotomies", "X", domain, got, "Take fewer points, or raise most.")
+        raise usage_error("dichotomies", "X", domain, got, "Take fewer points, or raise most.")
     codes = np.random.default_rng(0).integers(2**63, size=s)  # a cell's key: the sum of its + codes
     inside = _cells(X, codes, tol)
     packed = np.packbits(inside @ X.T > 0, axis=1)
@@ -166,9 +165,9 @@ def _points(owner: str, X: Any, bias: bool) -> Array:
     """Take points as float64, with a last coordinate 1 for the bias."""
     X = np.asarray(X, dtype=np.float64)
     if X.ndim != 2 or 0 in X.shape:
-        raise refuse(owner, "X", "of shape (s, n) with s >= 1 and n >= 1", X.shape)
+        raise usage_error(owner, "X", "of shape (s, n) with s >= 1 and n >= 1", X.shape)
     if not np.isfinite(X).all():
-        raise refuse(owner, "X", "finite", "infinity or NaN")
+        raise usage_error(owner, "X", "finite", "infinity or NaN")
     return np.column_stack([X, np.ones(len(X))]) if bias else X
 
 
@@ -231,7 +230,7 @@ def labelings(s: int) -> Array:
 
 def _unresolved(tol: float) -> Exception:
     got = "points that are nearly dependent"
-    return refuse("dichotomies", "X", f"resolved by tol={tol:g}", got, "Try another tol.")
+    return usage_error("dichotomies", "X", f"resolved by tol={tol:g}", got, "Try another tol.")
 
 
 def _wedges(normals: Array, codes: Array, tol: float) -> Array:
@@ -296,7 +295,7 @@ class GeneralPosition:
 
 @checked
 def in_general_position(
-    X: Num[Array, "s n"], tol: Positive = 1e-9, *, bias: bool = False,
+    X: Num[Array, "s n"], tol: PositiveFloat = 1e-9, *, bias: bool = False,
     rng: np.random.Generator | None = None,
 ) -> GeneralPosition:
     r"""Tests whether every n points are linearly independent, or all of them if there are fewer.

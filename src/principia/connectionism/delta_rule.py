@@ -52,10 +52,8 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from principia.lab.domains import Count, Positive
-from principia.lab.errors import refuse
-from principia.lab.estimators import class_codes
-from principia.lab.knobs import check_params, checked
+from principia.lab.params import PositiveFloat, PositiveInt, check_params, checked, usage_error
+from principia.lab.training.estimators import class_codes
 
 Array = np.ndarray
 Layer = tuple[Tensor, Tensor | None, Any]  # weights (m, n), biases (m,) or none, name of phi
@@ -104,7 +102,7 @@ def _function(owner: str, phi: Any) -> Any:
 
 def _look_up(owner: str, name: Any, known: tuple[str, ...]) -> Activation:
     if name not in known:
-        raise refuse(owner, "phi", f"one of {', '.join(map(repr, known))}", name)
+        raise usage_error(owner, "phi", f"one of {', '.join(map(repr, known))}", name)
     return ACTIVATIONS[name]
 
 
@@ -112,7 +110,7 @@ def _look_up(owner: str, name: Any, known: tuple[str, ...]) -> Activation:
 @torch.no_grad()
 def delta_step(
     W: Float[Tensor, "m n"], b: Float[Tensor, " m"] | None, x: Float[Tensor, "B n"],
-    y: Float[Tensor, "B m"], phi: Smooth, lr: Positive,
+    y: Float[Tensor, "B m"], phi: Smooth, lr: PositiveFloat,
 ) -> tuple[Float[Tensor, "m n"], Float[Tensor, " m"] | None]:
     r"""Moves weights and biases by the delta rule, averaged over a batch; returns the new ones.
 
@@ -138,7 +136,7 @@ def _check_targets(
 ) -> None:
     """Refuse targets that would be broadcast; warn about targets that no output can equal."""
     if y.shape != shape or not y.numel():
-        raise refuse(owner, "y", f"of shape {shape}, with one row or more", tuple(y.shape))
+        raise usage_error(owner, "y", f"of shape {shape}, with one row or more", tuple(y.shape))
     low, high, phi = float(y.min()), float(y.max()), ACTIVATIONS[name]
     if low < phi.low or high > phi.high:
         warnings.warn(
@@ -168,7 +166,7 @@ def delta_move(
 @torch.no_grad()
 def generalized_delta(
     layers: Sequence[Layer], x: Float[Tensor, "B n"], y: Float[Tensor, "B m"], *,
-    lr: Positive = 0.5,
+    lr: PositiveFloat = 0.5,
 ) -> list[Layer]:
     r"""Moves all layers by the generalized delta rule, from the last to the first.
 
@@ -185,7 +183,7 @@ def generalized_delta(
         [0.0, 1.5]
     """
     if not layers:
-        raise refuse("generalized_delta", "layers", "one layer or more", layers)
+        raise usage_error("generalized_delta", "layers", "one layer or more", layers)
     phis = [_look_up("generalized_delta", name, get_args(Smooth)) for _, _, name in layers]
     last, _, name = layers[-1]
     _check_targets("generalized_delta", name, y, (len(x), len(last)), stacklevel=5)
@@ -226,7 +224,7 @@ class OneHidden(nn.Module):
 
     @checked
     def __init__(
-        self, n: Count, m: Count, *, phi: Name | Callable[[Tensor], Tensor] = "sigmoid",
+        self, n: PositiveInt, m: PositiveInt, *, phi: Name | Callable[[Tensor], Tensor] = "sigmoid",
         bias: bool = True, output_bias: bool = True, rng: torch.Generator | None = None,
     ) -> None:
         super().__init__()
@@ -273,7 +271,7 @@ class DeltaLayer(ClassifierMixin, BaseEstimator):
 
     def __init__(
         self, *, phi: Literal["sigmoid", "tanh", "identity"] = "sigmoid",
-        lr: Positive | None = 0.5, batch: Count = 32, epochs: Count = 100,
+        lr: PositiveFloat | None = 0.5, batch: PositiveInt = 32, epochs: PositiveInt = 100,
         fit_intercept: bool = True, random_state: Any = None,
     ) -> None:
         self.phi = phi
@@ -325,7 +323,7 @@ def _train(model: Any, X: Array, y: Array) -> tuple[Array, Array, Array]:
     if not np.isfinite(losses[-1]):
         hint = "Standardize X, or lower lr."
         domain = "small enough that the weights stay finite"
-        raise refuse(type(model).__name__, "lr", domain, model.lr, hint)
+        raise usage_error(type(model).__name__, "lr", domain, model.lr, hint)
     return W.numpy(), (b if bias is None else bias).numpy(), np.array(losses)
 
 
@@ -357,7 +355,7 @@ class DeltaRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
 
     def __init__(
         self, *, phi: Literal["identity", "sigmoid", "tanh"] = "identity",
-        lr: Positive | None = None, batch: Count = 32, epochs: Count = 100,
+        lr: PositiveFloat | None = None, batch: PositiveInt = 32, epochs: PositiveInt = 100,
         fit_intercept: bool = True, random_state: Any = None,
     ) -> None:
         self.phi = phi

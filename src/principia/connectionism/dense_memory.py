@@ -41,9 +41,7 @@ from scipy.special import ndtr
 from torch import Tensor, nn
 from torch.nn import functional
 
-from principia.lab.domains import Count, Positive, Range, Signs
-from principia.lab.errors import refuse
-from principia.lab.knobs import checked
+from principia.lab.params import PositiveFloat, PositiveInt, Range, Signs, checked, usage_error
 
 Degree = Annotated[int, Range(2, 60)]  # beyond, sums of powers would overflow
 CACHED = 1 << 16  # overlaps worked on at once: 512 KB, three times faster than all of them
@@ -116,7 +114,9 @@ class DenseMemory(nn.Module):
         return torch.where(self.field(x) >= 0, 1, -1).to(x.dtype)
 
     @checked
-    def recall(self, x: Num[Tensor, "*batch n"], *, steps: Count = 1) -> Num[Tensor, "*batch n"]:
+    def recall(self, x: Num[Tensor, "*batch n"], *, steps: PositiveInt = 1) -> Num[
+        Tensor, "*batch n"
+    ]:
         """Update all units several times."""
         for _ in range(steps):
             x = self(x)
@@ -129,7 +129,7 @@ class DenseMemory(nn.Module):
 def _matrix(owner: str, patterns: Tensor) -> Tensor:
     if patterns.ndim != 2 or not len(patterns):
         shape = tuple(patterns.shape)
-        raise refuse(owner, "patterns", "a matrix of one row or more, one a pattern", shape)
+        raise usage_error(owner, "patterns", "a matrix of one row or more, one a pattern", shape)
     return patterns.detach()
 
 
@@ -140,7 +140,7 @@ def _power(z: Tensor, degree: int) -> Tensor:
 
 def _matching(owner: str, name: str, x: Tensor, patterns: Tensor) -> Tensor:
     if x.ndim < 1 or x.shape[-1] != patterns.shape[1]:
-        raise refuse(owner, name, f"of shape (..., {patterns.shape[1]})", tuple(x.shape))
+        raise usage_error(owner, name, f"of shape (..., {patterns.shape[1]})", tuple(x.shape))
     return x
 
 
@@ -164,7 +164,7 @@ class ModernHopfield(nn.Module):
     patterns: Tensor
 
     @checked
-    def __init__(self, patterns: Float[Tensor, "K d"], *, beta: Positive = 1.0) -> None:
+    def __init__(self, patterns: Float[Tensor, "K d"], *, beta: PositiveFloat = 1.0) -> None:
         super().__init__()
         self.beta = beta
         self.register_buffer("patterns", _matrix("ModernHopfield", patterns).clone())
@@ -184,7 +184,9 @@ class ModernHopfield(nn.Module):
         return attended.view(query.shape)
 
     @checked
-    def recall(self, query: Float[Tensor, "*b d"], *, steps: Count = 1) -> Float[Tensor, "*b d"]:
+    def recall(self, query: Float[Tensor, "*b d"], *, steps: PositiveInt = 1) -> Float[
+        Tensor, "*b d"
+    ]:
         """Update several times; well separated patterns need one."""
         for _ in range(steps):
             query = self(query)
@@ -192,7 +194,7 @@ class ModernHopfield(nn.Module):
 
 
 @checked
-def error_probability(n: Count, K: Count, degree: Degree = 2) -> float:
+def error_probability(n: PositiveInt, K: PositiveInt, degree: Degree = 2) -> float:
     r"""Predicts how often a bit of a stored pattern is unstable: $F=z^k$, $K$ random patterns.
 
     It is $\Phi(-\sqrt{n^{k-1}/(K(2k-3)!!)})$, to leading order in $n$.

@@ -53,9 +53,7 @@ from jaxtyping import Bool, Float, Int, Num
 from scipy import optimize, special
 from torch import Tensor, nn
 
-from principia.lab.domains import Count, Positive, Signs
-from principia.lab.errors import refuse
-from principia.lab.knobs import checked
+from principia.lab.params import PositiveFloat, PositiveInt, Signs, checked, usage_error
 
 BLOCK = 128  # units whose fields are settled together in an asynchronous sweep
 
@@ -97,7 +95,7 @@ class Hopfield(nn.Module):
     b: Tensor
 
     @checked
-    def __init__(self, n: Count, *, dtype: torch.dtype = torch.float64) -> None:
+    def __init__(self, n: PositiveInt, *, dtype: torch.dtype = torch.float64) -> None:
         super().__init__()
         self.n = n
         self.register_buffer("W", torch.zeros(n, n, dtype=dtype))
@@ -109,10 +107,10 @@ class Hopfield(nn.Module):
             value = torch.as_tensor(value).to(self.W)
             shape = (self.n, self.n) if name == "W" else (self.n,)
             if tuple(value.shape) != shape:
-                raise refuse("Hopfield", name, f"of shape {shape}", tuple(value.shape))
+                raise usage_error("Hopfield", name, f"of shape {shape}", tuple(value.shape))
             if name == "W" and (value.diagonal().any() or not torch.allclose(value, value.mT)):
                 hint = "Take (W + W.T) / 2, then W.fill_diagonal_(0): else no energy descends."
-                raise refuse("Hopfield", "W", "symmetric with zero diagonal", value, hint)
+                raise usage_error("Hopfield", "W", "symmetric with zero diagonal", value, hint)
         super().__setattr__(name, value)
 
     @checked
@@ -169,7 +167,7 @@ class Hopfield(nn.Module):
         """
         if len(units.unique()) < len(units):
             hint = "Update a unit again in another call."
-            raise refuse("Hopfield.update", "units", "different from each other", units, hint)
+            raise usage_error("Hopfield.update", "units", "different from each other", units, hint)
         states = self._fitting("update", "x", x).clone()
         self._sweep(states, self.field(states), units, self._tie())
         return states
@@ -177,7 +175,7 @@ class Hopfield(nn.Module):
     @checked
     def recall(
         self, x: Annotated[Num[Tensor, "B n"], Signs], *,
-        order: Literal["async", "sync"] = "async", max_sweeps: Count = 50,
+        order: Literal["async", "sync"] = "async", max_sweeps: PositiveInt = 50,
         rng: torch.Generator | None = None,
     ) -> Recall:
         """Let every state run until nothing changes.
@@ -243,7 +241,7 @@ class Hopfield(nn.Module):
     def _fitting(self, method: str, name: str, x: Tensor) -> Tensor:
         if x.ndim != 2 or x.shape[1] != self.n:
             owner = f"Hopfield.{method}"
-            raise refuse(owner, name, f"of shape (any, {self.n})", tuple(x.shape))
+            raise usage_error(owner, name, f"of shape (any, {self.n})", tuple(x.shape))
         return x.to(self.W)
 
 
@@ -284,7 +282,7 @@ def is_memorized(patterns: Annotated[Num[Tensor, "... s n"], Signs]) -> Bool[Ten
 
 
 @checked
-def flip_probability(n: Count, s: Count, *, exact: bool = True) -> float:
+def flip_probability(n: PositiveInt, s: PositiveInt, *, exact: bool = True) -> float:
     r"""Gives the chance that a bit of a random stored pattern is not stable.
 
     The crosstalk is a sum of $(n-1)(s-1)$ random signs over $n$, so that the chance is
@@ -315,7 +313,7 @@ def overlap(x: Num[Tensor, "... n"], pattern: Num[Tensor, "... n"]) -> Float[Ten
 
 
 @checked
-def mean_field_overlap(load: Positive) -> float:
+def mean_field_overlap(load: PositiveFloat) -> float:
     r"""Solves the mean-field equations for the overlap after recall; 0 where nothing is recalled.
 
     With $y=m/\sqrt{2\alpha r}$ the three equations become one,

@@ -48,10 +48,16 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor
 
 from principia.connectionism.perceptron import Perceptron
-from principia.lab.domains import Count, Positive, Signs
-from principia.lab.errors import UsageError, refuse
-from principia.lab.estimators import fit_quietly, two_classes
-from principia.lab.knobs import check_params, checked
+from principia.lab.params import (
+    PositiveFloat,
+    PositiveInt,
+    Signs,
+    UsageError,
+    check_params,
+    checked,
+    usage_error,
+)
+from principia.lab.training.estimators import fit_quietly, two_classes
 
 Array = np.ndarray
 BLOCK = 2**24  # numbers in one matrix product: 128 megabytes
@@ -72,7 +78,7 @@ def signed_distance(
     """
     largest = abs(w).max()
     if not 0 < largest < math.inf:
-        raise refuse("signed_distance", "w", "a finite vector other than 0", w)
+        raise usage_error("signed_distance", "w", "a finite vector other than 0", w)
     norm = largest * ((w / largest) ** 2).sum() ** 0.5  # neither overflows nor underflows
     return (x @ w + b) / norm
 
@@ -96,7 +102,7 @@ def geometric_margin(
 @checked
 def separates(
     w: Num[Array | Tensor, " n"], b: float, X: Num[Array | Tensor, "N n"],
-    y: Annotated[Num[Array | Tensor, " N"], Signs], gamma: Positive,
+    y: Annotated[Num[Array | Tensor, " N"], Signs], gamma: PositiveFloat,
 ) -> bool:
     r"""Tells whether a hyperplane keeps every point at distance `gamma` or more on its side.
 
@@ -155,7 +161,7 @@ def _labeled(owner: str, X: Any, y: Any) -> tuple[Float[Array, "N D"], Float[Arr
         return X, y.astype(np.float64)
     if len(classes) != 2:
         got = f"{len(classes)} classes"
-        raise refuse(owner, "y", "of two classes", got, "Take one pair of classes at a time.")
+        raise usage_error(owner, "y", "of two classes", got, "Take one pair of classes at a time.")
     return X, np.where(y == classes[1], 1.0, -1.0)
 
 
@@ -225,7 +231,7 @@ class MaxMargin(ClassifierMixin, BaseEstimator):
         if not converged or _half_gap(scaled, signs, w) < gap * (1 - SOLVED):
             hint = "For thin margins there is 'slsqp'." if self.solver == "smo" else ""
             domain = "one that converges on these points"
-            raise refuse("MaxMargin", "solver", domain, self.solver, hint)
+            raise usage_error("MaxMargin", "solver", domain, self.solver, hint)
         w = w / np.linalg.norm(w)
         along = X @ w
         middle = (along[signs > 0].min() + along[signs < 0].max()) / 2
@@ -255,7 +261,9 @@ def _some_gap(X: Array, y: Array) -> float:
         found, w, _ = separable(X, y)
     if not found:
         hint = "A soft margin, as in sklearn.svm.SVC, allows for exceptions."
-        raise refuse("MaxMargin", "X, y", "linearly separable", "no separating hyperplane", hint)
+        raise usage_error(
+            "MaxMargin", "X, y", "linearly separable", "no separating hyperplane", hint
+        )
     return _half_gap(X, y, w)
 
 
@@ -334,18 +342,21 @@ class VersionSpace:
         return not separable(self.X, self.y)[0]
 
     @checked
-    def volume(self, n: Count = 100_000, rng: np.random.Generator | int | None = None) -> float:
+    def volume(
+        self, n: PositiveInt = 100_000, rng: np.random.Generator | int | None = None
+    ) -> float:
         """Estimate the share of all directions (w, b) in it, from `n` uniform ones."""
         dim = self.X.shape[1]
         if dim > 12:
             hint = "The share is too small to be seen: ask is_empty()."
-            raise refuse("VersionSpace", "X", "of at most 12 columns for a volume", dim, hint)
+            raise usage_error("VersionSpace", "X", "of at most 12 columns for a volume", dim, hint)
         directions = np.random.default_rng(rng).normal(size=(n, dim + 1))
         return float(self.contains(directions[:, :-1], directions[:, -1]).mean())
 
     @checked
     def sample(
-        self, n: Count = 1000, rng: np.random.Generator | int | None = None, *, steps: Count = 200
+        self, n: PositiveInt = 1000, rng: np.random.Generator | int | None = None, *,
+        steps: PositiveInt = 200
     ) -> tuple[Float[Array, "n D"], Float[Array, " n"]]:
         r"""Draw hyperplanes, uniform among the directions, with $\Vert w\Vert^2+b^2=1$.
 
@@ -354,7 +365,9 @@ class VersionSpace:
         """
         found, w, b = separable(self.X, self.y)
         if not found:
-            raise refuse("VersionSpace", "X, y", "separable for a sample", "an empty version space")
+            raise usage_error(
+                "VersionSpace", "X, y", "separable for a sample", "an empty version space"
+            )
         rng, member = np.random.default_rng(rng), np.append(w, b)
         at = np.tile(member / np.linalg.norm(member), (n, 1))
         for _ in range(steps):

@@ -45,9 +45,7 @@ from jaxtyping import Float, Int, Shaped
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from principia.lab.domains import Bits, Count, Range, Signs
-from principia.lab.errors import refuse
-from principia.lab.knobs import checked
+from principia.lab.params import Bits, PositiveInt, Range, Signs, checked, usage_error
 
 Table = tuple[int, ...]
 Batch = tuple[Tensor, Tensor]
@@ -84,11 +82,13 @@ class McCullochPitts(nn.Module):
     ) -> None:
         super().__init__()
         if signs.ndim not in (1, 2):
-            raise refuse("McCullochPitts", "signs", "of shape (n,) or (m, n)", tuple(signs.shape))
+            raise usage_error(
+                "McCullochPitts", "signs", "of shape (n,) or (m, n)", tuple(signs.shape)
+            )
         least, shape = torch.as_tensor(threshold, dtype=torch.float64), signs.shape[:-1]
         if least.shape not in ((), shape) or least.isnan().any():
             domain = f"one number, or an array of shape {tuple(shape)}"
-            raise refuse("McCullochPitts", "threshold", domain, threshold)
+            raise usage_error("McCullochPitts", "threshold", domain, threshold)
         self.register_buffer("signs", signs.double())
         self.register_buffer("threshold", least.expand(shape).clone())
 
@@ -97,12 +97,12 @@ class McCullochPitts(nn.Module):
         """Say 1 where the sum reaches the threshold, else 0."""
         if x.shape[-1:] != self.signs.shape[-1:]:
             n = self.signs.shape[-1]
-            raise refuse("McCullochPitts", "x", f"of shape (..., {n})", tuple(x.shape))
+            raise usage_error("McCullochPitts", "x", f"of shape (..., {n})", tuple(x.shape))
         return (F.linear(x.to(self.signs), self.signs) >= self.threshold).to(x.dtype)
 
 
 @checked
-def AND(n: Count) -> McCullochPitts:
+def AND(n: PositiveInt) -> McCullochPitts:
     """Makes the neuron that fires when all of its n inputs do.
 
     Example:
@@ -113,7 +113,7 @@ def AND(n: Count) -> McCullochPitts:
 
 
 @checked
-def OR(n: Count) -> McCullochPitts:
+def OR(n: PositiveInt) -> McCullochPitts:
     """Makes the neuron that fires when one of its n inputs does, or more.
 
     Example:
@@ -124,7 +124,7 @@ def OR(n: Count) -> McCullochPitts:
 
 
 @checked
-def NOR(n: Count) -> McCullochPitts:
+def NOR(n: PositiveInt) -> McCullochPitts:
     """Makes the neuron that fires when none of its n inputs does.
 
     Example:
@@ -145,7 +145,7 @@ def NOT() -> McCullochPitts:
 
 
 @checked
-def MAJORITY(n: Count) -> McCullochPitts:
+def MAJORITY(n: PositiveInt) -> McCullochPitts:
     """Makes the neuron that fires when more than half of its n inputs do.
 
     Example:
@@ -172,7 +172,9 @@ def truth_table(
     answers = f(corners(n))
     if answers.numel() != 2**n:
         got = tuple(answers.shape)
-        raise refuse("truth_table", "f", f"a function with {2**n} answers to {2**n} inputs", got)
+        raise usage_error(
+            "truth_table", "f", f"a function with {2**n} answers to {2**n} inputs", got
+        )
     return answers.reshape(-1).long()
 
 
@@ -255,7 +257,9 @@ def two_layer_from_table(table: Annotated[Shaped[Tensor, " T"], Bits]) -> nn.Seq
     """
     n = len(table).bit_length() - 1
     if table.ndim != 1 or n < 1 or len(table) != 2**n:
-        raise refuse("two_layer_from_table", "table", "of 2, 4, 8, ... entries", tuple(table.shape))
+        raise usage_error(
+            "two_layer_from_table", "table", "of 2, 4, 8, ... entries", tuple(table.shape)
+        )
     known = corners(n)[table == 1]
     if not len(known):  # nothing to know: a neuron whose threshold is out of reach
         return nn.Sequential(McCullochPitts(torch.ones(1, n), n + 1), OR(1))
@@ -304,7 +308,7 @@ class PDPNetwork:
         n = self.units.shape[-1]
         if self.connectivity.shape != (n, n):
             got = tuple(self.connectivity.shape)
-            raise refuse("PDPNetwork", "connectivity", f"of shape ({n}, {n}), as units", got)
+            raise usage_error("PDPNetwork", "connectivity", f"of shape ({n}, {n}), as units", got)
 
     def step(self, state: Float[Tensor, "..."] | None = None) -> Float[Tensor, "..."]:
         """Update all units at once, from a state or from that of the beginning."""

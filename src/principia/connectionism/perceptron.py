@@ -43,10 +43,8 @@ from sklearn.metrics.pairwise import pairwise_kernels
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from principia.lab.domains import Count, Positive
-from principia.lab.errors import refuse
-from principia.lab.estimators import class_codes, two_classes
-from principia.lab.knobs import check_params, checked
+from principia.lab.params import PositiveFloat, PositiveInt, check_params, checked, usage_error
+from principia.lab.training.estimators import class_codes, two_classes
 
 Array = np.ndarray
 COUNTER = 1e-200  # its square is 0 in float64
@@ -81,7 +79,7 @@ class Perceptron(ClassifierMixin, BaseEstimator):
     """
 
     def __init__(
-        self, *, fit_intercept: bool = True, max_epochs: Count = 1000, average: bool = False,
+        self, *, fit_intercept: bool = True, max_epochs: PositiveInt = 1000, average: bool = False,
         shuffle: bool = False, trace: bool = False, strategy: Literal["ovr", "ovo"] = "ovr",
         random_state: Any = None,
     ) -> None:
@@ -101,10 +99,10 @@ class Perceptron(ClassifierMixin, BaseEstimator):
         if self.trace and len(self.classes_) > 2:
             hint = "Trace one pair of classes at a time."
             got = f"{len(self.classes_)} classes"
-            raise refuse("Perceptron", "y", "of two classes when trace=True", got, hint)
+            raise usage_error("Perceptron", "y", "of two classes when trace=True", got, hint)
         start = np.zeros(X.shape[1]) if coef_init is None else np.asarray(coef_init, dtype=float)
         if start.shape != (X.shape[1],):
-            raise refuse("Perceptron", "coef_init", f"of shape ({X.shape[1]},)", start.shape)
+            raise usage_error("Perceptron", "coef_init", f"of shape ({X.shape[1]},)", start.shape)
 
         # one more column, in which `_sweep` counts mistakes; it needs a copy, and may not be needed
         wider = functools.cache(lambda: np.column_stack([X, np.zeros(len(X))]))
@@ -285,7 +283,7 @@ class KernelPerceptron(ClassifierMixin, BaseEstimator):
 
     def __init__(
         self, *, kernel: Literal["linear", "polynomial", "rbf"] = "rbf",
-        gamma: Positive | None = None, degree: Count = 3, max_epochs: Count = 100,
+        gamma: PositiveFloat | None = None, degree: PositiveInt = 3, max_epochs: PositiveInt = 100,
     ) -> None:
         self.kernel = kernel
         self.gamma = gamma
@@ -360,6 +358,6 @@ def mistake_bound(
     margin = float((y * (X @ w)).min()) / float(np.linalg.norm(w))
     if not margin > 0:
         hint = "Ask separable(X, y) for a separating one."
-        raise refuse("mistake_bound", "w", "the normal of a separating hyperplane", w, hint)
+        raise usage_error("mistake_bound", "w", "the normal of a separating hyperplane", w, hint)
     ratio = float((X**2).sum(axis=1).max()) / margin**2
     return int(np.floor(ratio * (1 + 1e-12)))  # R = gamma must give 1, not 0.99999 rounded down

@@ -6,6 +6,6 @@ does (`depth`). torch.autograd is the oracle everywhere. Jacobians are numerator
 gradients are shaped like their variable, batches are rows.
 """
 
-from principia.lab.catalog import lazy_exports
+from principia.lab.course.catalog import lazy_exports
 
 __getattr__, __dir__ = lazy_exports(__name__)

@@ -53,9 +53,7 @@ from jaxtyping import Float, Shaped
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from principia.lab.domains import Positive
-from principia.lab.errors import refuse
-from principia.lab.knobs import checked
+from principia.lab.params import PositiveFloat, checked, usage_error
 from principia.networks.activations import ACTIVATIONS
 from principia.networks.mlp import MLP, ActivationName
 
@@ -100,9 +98,9 @@ def forward_pass(owner: str, mlp: Any, x: Tensor) -> tuple[list[Tensor], list[Te
     r"""List $x^0, ..., x^L$ and the derivatives $\dot\varphi^1, ..., \dot\varphi^L$."""
     layers = list(mlp.layers) if type(mlp) is MLP else []
     if not layers or any(type(one) is not nn.Linear for one in layers):
-        raise refuse(owner, "mlp", "an MLP whose layers are nn.Linear", mlp, GRAPH)
+        raise usage_error(owner, "mlp", "an MLP whose layers are nn.Linear", mlp, GRAPH)
     if x.shape[1] != layers[0].in_features:
-        raise refuse(owner, "x", f"of width {layers[0].in_features}", tuple(x.shape))
+        raise usage_error(owner, "x", f"of width {layers[0].in_features}", tuple(x.shape))
     outputs, slopes = [x], []
     phis = [mlp.phi] * (len(layers) - 1) + [mlp.out_phi]
     derivatives = {phi: _derivative(owner, phi) for phi in dict.fromkeys(phis)}
@@ -118,7 +116,7 @@ def _derivative(owner: str, phi: nn.Module) -> Callable[[Tensor], Tensor]:
     derivative = DERIVATIVES.get((type(phi), repr(phi)))
     if derivative is None:
         domain = f"one with a derivative in ACTIVATIONS ({', '.join(ACTIVATIONS)})"
-        raise refuse(owner, "the activation", domain, phi, GRAPH)
+        raise usage_error(owner, "the activation", domain, phi, GRAPH)
     return derivative
 
 
@@ -126,13 +124,15 @@ def loss_and_delta(owner: str, loss: Loss, outputs: Tensor, y: Tensor) -> tuple[
     r"""Give the loss and $\delta^L$, its gradient with respect to the outputs."""
     if loss is F.mse_loss and y.shape != outputs.shape:
         domain = f"of the shape of the outputs, {tuple(outputs.shape)}"
-        raise refuse(owner, "y", domain, tuple(y.shape), "A broadcast would mix the samples.")
+        raise usage_error(owner, "y", domain, tuple(y.shape), "A broadcast would mix the samples.")
     if loss in LOSSES:
         return LOSSES[loss](outputs, y)
     value = loss(outputs, y)
     if value.ndim:
         hint = "Take the mean over the batch, or the sum."
-        raise refuse(owner, "loss", "reduced to a scalar, of shape ()", tuple(value.shape), hint)
+        raise usage_error(
+            owner, "loss", "reduced to a scalar, of shape ()", tuple(value.shape), hint
+        )
     return value, torch.func.grad(loss)(outputs, y)
 
 
@@ -216,7 +216,9 @@ class BackpropTrainer:
     """
 
     @checked
-    def __init__(self, mlp: nn.Module, *, lr: Positive = 0.1, loss: Loss = F.cross_entropy) -> None:
+    def __init__(
+        self, mlp: nn.Module, *, lr: PositiveFloat = 0.1, loss: Loss = F.cross_entropy
+    ) -> None:
         self.mlp, self.loss = mlp, loss
         self.optimizer = torch.optim.SGD(mlp.parameters(), lr=lr)
 
@@ -226,7 +228,7 @@ class BackpropTrainer:
         """Give the loss of a batch; add its gradients, unless gradients are switched off."""
         if model is not self.mlp:
             hint = "It would set the gradients of one network and leave the other as it is."
-            raise refuse("BackpropTrainer", "model", "the one it was made for", model, hint)
+            raise usage_error("BackpropTrainer", "model", "the one it was made for", model, hint)
         x, y = batch
         if not torch.is_grad_enabled():
             return self.loss(self.mlp(x), y)

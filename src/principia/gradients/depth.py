@@ -57,15 +57,15 @@ from jaxtyping import Float, Shaped
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from principia.lab.domains import Count
-from principia.lab.errors import refuse
-from principia.lab.knobs import checked
+from principia.lab.params import PositiveInt, checked, usage_error
 
 Matrix = Float[Tensor, "_ _"]
 
 
 @checked
-def deep_linear_gradient(Ws: Sequence[Matrix], Sigma: Matrix, Gamma: Matrix, l: Count) -> Matrix:  # noqa: E741
+def deep_linear_gradient(
+    Ws: Sequence[Matrix], Sigma: Matrix, Gamma: Matrix, l: PositiveInt
+) -> Matrix:  # noqa: E741
     r"""Computes the gradient of $\frac12\mathrm E\Vert W^L\cdots W^1x-y\Vert^2$ by one layer.
 
     Args:
@@ -80,7 +80,7 @@ def deep_linear_gradient(Ws: Sequence[Matrix], Sigma: Matrix, Gamma: Matrix, l: 
         tensor([[2.]])
     """
     if l > len(Ws) > 0:
-        raise refuse("deep_linear_gradient", "l", f"one of the {len(Ws)} layers, from 1", l)
+        raise usage_error("deep_linear_gradient", "l", f"one of the {len(Ws)} layers, from 1", l)
     return deep_linear_gradients(Ws, Sigma, Gamma)[l - 1]
 
 
@@ -111,17 +111,17 @@ def _need_sizes(Ws: Sequence[Tensor], Sigma: Tensor, Gamma: Tensor) -> None:
     """Refuse layers that do not fit each other, and statistics that do not fit the layers."""
     owner = "deep_linear_gradient"
     if not Ws:
-        raise refuse(owner, "Ws", "one matrix or more", list(Ws))
+        raise usage_error(owner, "Ws", "one matrix or more", list(Ws))
     for number, (W, above) in enumerate(itertools.pairwise(Ws), start=2):
         if above.shape[1] != len(W):
             domain = f"of width {len(W)} at layer {number}, the outputs of the layer before"
             hint = "List the first layer first."
-            raise refuse(owner, "Ws", domain, f"shape {tuple(above.shape)}", hint)
+            raise usage_error(owner, "Ws", domain, f"shape {tuple(above.shape)}", hint)
     n, m = Ws[0].shape[1], len(Ws[-1])
     for name, found, shape in (("Sigma", Sigma, (n, n)), ("Gamma", Gamma, (n, m))):
         if found.shape != shape:
             hint = "Gamma has an input a row: X.T @ Y / len(X)." if name == "Gamma" else ""
-            raise refuse(owner, name, f"of shape {shape}", tuple(found.shape), hint)
+            raise usage_error(owner, name, f"of shape {shape}", tuple(found.shape), hint)
 
 
 @checked
@@ -156,7 +156,7 @@ def gradient_profile(
     layers = {name: net.get_submodule(name) for name, own in owners.items() if own}
     learned = [one for one in net.parameters() if one.requires_grad]
     if not learned:
-        raise refuse("gradient_profile", "net", "a network with parameters that learn", net)
+        raise usage_error("gradient_profile", "net", "a network with parameters that learn", net)
     squares, handles = dict.fromkeys(layers, 0.0), []
 
     def note(name: str, gradient: Tensor) -> None:
@@ -176,7 +176,9 @@ def gradient_profile(
             value = loss(net(x), y)
         if value.ndim:
             got = f"shape {tuple(value.shape)}"
-            raise refuse("gradient_profile", "loss", "reduced to a scalar", got, "Take its mean.")
+            raise usage_error(
+                "gradient_profile", "loss", "reduced to a scalar", got, "Take its mean."
+            )
         torch.autograd.grad(value, learned, allow_unused=True)  # the hooks see it pass
     finally:
         for handle in handles:
@@ -203,7 +205,7 @@ def jacobian_spectrum(
     outputs, pull_back = torch.func.vjp(net, x)[:2]
     if outputs.shape[:-1] != x.shape[:-1]:
         domain = f"one whose outputs for x have shape {(*x.shape[:-1], 'm')}"
-        raise refuse("jacobian_spectrum", "net", domain, tuple(outputs.shape))
+        raise usage_error("jacobian_spectrum", "net", domain, tuple(outputs.shape))
     m = outputs.shape[-1]
     units = torch.eye(m).to(outputs).view(m, *[1] * (x.ndim - 1), m).expand(m, *outputs.shape)
     (rows,) = torch.vmap(pull_back)(units)  # (m, *B, n)

@@ -44,8 +44,7 @@ import torch
 from jaxtyping import Float64
 from torch import Tensor
 
-from principia.lab.errors import UsageError, refuse
-from principia.lab.knobs import checked
+from principia.lab.params import UsageError, checked, usage_error
 
 Value = Float64[Tensor, "..."]
 Pull = Callable[[Tensor], Tensor]
@@ -105,9 +104,9 @@ class Var:
             try:  # NumPy first: torch would round Python's numbers to float32, and share arrays
                 value = torch.tensor(np.asarray(value))
             except (TypeError, ValueError, RuntimeError):
-                raise refuse("Var", "value", "a number or a tensor", value) from None
+                raise usage_error("Var", "value", "a number or a tensor", value) from None
         if value.is_complex():
-            raise refuse("Var", "value", "real", value, "Record its real and imaginary parts.")
+            raise usage_error("Var", "value", "real", value, "Record its real and imaginary parts.")
         self.tape, self.value, self.op = tape, value.detach().to(torch.float64), "leaf"
         self.edges: tuple[Edge, ...] = ()
         self.constant, self.version = False, _version(self.value)
@@ -145,7 +144,7 @@ class Var:
         x, y = self.value, b.value
         if min(x.ndim, y.ndim) < 2:
             hint = "Reshape a vector to (n, 1) or (1, n)."
-            raise refuse("Var", "both sides of @", "matrices", [self.shape, b.shape], hint)
+            raise usage_error("Var", "both sides of @", "matrices", [self.shape, b.shape], hint)
         n = x.shape[-1]  # multiply-adds of one entry; all three products have as many in all
         left, right = (self, lambda g: g @ y.mT, n), (b, lambda g: x.mT @ g, n)
         return self._made("@", x @ y, n, left, right)
@@ -228,7 +227,7 @@ class Var:
             other.constant, other.op = True, "constant"
         elif other.tape is not self.tape:
             hint = "Record both on one tape, or use the value of one."
-            raise refuse("Var", "the other side", "on the same tape", other, hint)
+            raise usage_error("Var", "the other side", "on the same tape", other, hint)
         return other
 
     def _made(self, op: str, value: Tensor, work: int, *edges: tuple["Var", Pull, int]) -> "Var":
@@ -262,7 +261,7 @@ def concat(parts: Sequence[Any], dim: int = 0) -> Var:
     """
     home = next((one for one in parts if isinstance(one, Var)), None)
     if home is None:
-        raise refuse("concat", "parts", "one or more, with a Var among them", parts)
+        raise usage_error("concat", "parts", "one or more, with a Var among them", parts)
     nodes = [home._beside(one) for one in parts]
     ends = itertools.accumulate((one.shape[dim] for one in nodes), initial=0)
 
@@ -289,7 +288,7 @@ def backward(out: Var) -> dict[Var, Value]:
     """
     if not isinstance(out, Var) or out.value.numel() != 1:
         hint = "Only a number has a gradient: reduce it, for example with sum()."
-        raise refuse("backward", "out", "a Var with one entry", out, hint)
+        raise usage_error("backward", "out", "a Var with one entry", out, hint)
     return {node: total.clone() for node, total in sent_back(out, users_first(out)).items()}
 
 

@@ -63,14 +63,12 @@ from torch import Tensor, nn
 from torch.autograd import Function
 from torch.nn import functional as F
 
-from principia.lab.domains import Count, SeedNumber
 from principia.lab.draws import randn
-from principia.lab.errors import refuse
-from principia.lab.knobs import checked, knobs_of
+from principia.lab.params import PositiveInt, SeedNumber, checked, knobs_of, usage_error
 from principia.lab.seeds import Seed
 from principia.networks.activations import ACTIVATIONS, Activation
 
-Shapes = tuple[tuple[Count, ...], ...]
+Shapes = tuple[tuple[PositiveInt, ...], ...]
 CHECKED = 1e-6  # step and tolerance of gradcheck: curvature and rounding both stay far below
 CLEAR = 1e-3  # distance from a kink that such a step does not cross
 
@@ -108,10 +106,10 @@ class LinearFn(_Rule):
         """Compute $Wx+b$ for each row."""
         _need_floats("LinearFn", x=x, W=W, b=b)
         if x.shape[1] != W.shape[1]:
-            raise refuse("LinearFn", "x", f"of width {W.shape[1]}, like W", tuple(x.shape))
+            raise usage_error("LinearFn", "x", f"of width {W.shape[1]}, like W", tuple(x.shape))
         if b is not None and b.shape != W.shape[:1]:
             hint = "Any other shape would be broadcast over the wrong axis."
-            raise refuse("LinearFn", "b", f"of shape ({len(W)},)", tuple(b.shape), hint)
+            raise usage_error("LinearFn", "b", f"of shape ({len(W)},)", tuple(b.shape), hint)
         return x @ W.mT if b is None else x @ W.mT + b
 
     @staticmethod
@@ -125,7 +123,7 @@ def _need_floats(owner: str, **operands: Tensor | None) -> None:
     for name, one in operands.items():
         if one is not None and not one.is_floating_point():
             hint = f"Integers have no derivative: convert it with {name}.double()."
-            raise refuse(owner, name, "a tensor of floating-point numbers", one.dtype, hint)
+            raise usage_error(owner, name, "a tensor of floating-point numbers", one.dtype, hint)
 
 
 @final
@@ -145,7 +143,7 @@ class ElementwiseFn(_Rule):
         _need_floats("ElementwiseFn", z=z)
         if not isinstance(f, Activation):
             hint = "Take a row of ACTIVATIONS, such as ACTIVATIONS['tanh']."
-            raise refuse("ElementwiseFn", "f", "an Activation", f, hint)
+            raise usage_error("ElementwiseFn", "f", "an Activation", f, hint)
         return f.module()(z.view_as(z))  # a view: z itself may not be what comes out
 
     @staticmethod
@@ -224,7 +222,7 @@ class SoftmaxCrossEntropyFn(_Rule):
         _need_floats("SoftmaxCrossEntropyFn", z=z)
         if y.shape != z.shape[:1]:
             domain = f"one class a sample, of shape ({len(z)},)"
-            raise refuse("SoftmaxCrossEntropyFn", "y", domain, tuple(y.shape))
+            raise usage_error("SoftmaxCrossEntropyFn", "y", domain, tuple(y.shape))
         return z.logsumexp(dim=1) - z.gather(1, y[:, None])[:, 0]
 
     @staticmethod
@@ -264,7 +262,7 @@ class SquaredLossFn(_Rule):
 def _need_shape(owner: str, name: str, operand: Tensor, shape: torch.Size) -> None:
     if operand.shape != shape:
         hint = "A broadcast would pair every sample with all others."
-        raise refuse(owner, name, f"of shape {tuple(shape)}", tuple(operand.shape), hint)
+        raise usage_error(owner, name, f"of shape {tuple(shape)}", tuple(operand.shape), hint)
 
 
 @final
@@ -317,7 +315,7 @@ class BroadcastAddFn(_Rule):
         if a.ndim > x.ndim or any(size not in (1, whole) for size, whole in pairs):
             domain = f"repeatable to the shape {tuple(x.shape)} of x"
             hint = "A larger result than x would be a silent mistake, such as a bias of length B."
-            raise refuse("BroadcastAddFn", "a", domain, tuple(a.shape), hint)
+            raise usage_error("BroadcastAddFn", "a", domain, tuple(a.shape), hint)
         return x + a
 
     @staticmethod
@@ -373,7 +371,7 @@ class _Table(dict[str, Layer]):
     """A table that names all its rows when it is asked for one that it does not have."""
 
     def __missing__(self, name: Any) -> Layer:
-        raise refuse("LAYERS", "name", f"one of {', '.join(map(repr, self))}", name)
+        raise usage_error("LAYERS", "name", f"one of {', '.join(map(repr, self))}", name)
 
 
 LAYERS: Mapping[str, Layer] = _Table(
@@ -429,7 +427,7 @@ def check(layer: Layer, shapes: Shapes, seed: SeedNumber = 0) -> bool:
         True
     """
     if len(shapes) != (number := len(layer.shapes(1, 1, 1))):
-        raise refuse("check", "shapes", f"one for each of the {number} operands", shapes)
+        raise usage_error("check", "shapes", f"one for each of the {number} operands", shapes)
     rng = Seed(seed).torch()
     operands = drawn_operands(layer, rng, shapes)
     sent = torch.randn(layer.apply(*operands).shape, generator=rng, dtype=torch.float64)
@@ -473,8 +471,8 @@ class LayeredClassifier(nn.Module):
 
     @checked
     def __init__(
-        self, n_in: Count, *, width: Count = 64, n_out: Count = 10, pieces: Count = 2,
-        rng: torch.Generator | None = None,
+        self, n_in: PositiveInt, *, width: PositiveInt = 64, n_out: PositiveInt = 10,
+        pieces: PositiveInt = 2, rng: torch.Generator | None = None,
     ) -> None:
         super().__init__()
         self.pieces = pieces

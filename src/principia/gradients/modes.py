@@ -60,10 +60,8 @@ from torch.utils.checkpoint import checkpoint_sequential
 from torch.utils.flop_counter import FlopCounterMode
 from torch.utils.module_tracker import ModuleTracker
 
-from principia.lab.domains import Count
-from principia.lab.errors import refuse
 from principia.lab.forward_mode import warm_up
-from principia.lab.knobs import checked
+from principia.lab.params import PositiveInt, checked, usage_error
 
 Mode = Literal["forward", "reverse"]
 Function = Callable[[Tensor], Tensor]
@@ -104,7 +102,9 @@ def jacobian_cost(f: Function, x: Shaped[Tensor, "..."], mode: Mode) -> tuple[in
 def _need_floats(owner: str, x: Tensor, name: str = "x") -> None:
     if not x.is_floating_point() or not x.numel():
         hint = "Integers have no derivatives: convert with .double()." if x.numel() else ""
-        raise refuse(owner, name, "a tensor of floats, not empty", f"{x.dtype} {x.shape}", hint)
+        raise usage_error(
+            owner, name, "a tensor of floats, not empty", f"{x.dtype} {x.shape}", hint
+        )
 
 
 @contextmanager
@@ -116,7 +116,7 @@ def _stateless(owner: str) -> Iterator[None]:
         if not any(words in str(error) for words in ("in-place", "inplace", "in place")):
             raise
         domain = "a function that changes no tensor of others in place"
-        raise refuse(owner, "f", domain, "one that does", STATELESS) from error
+        raise usage_error(owner, "f", domain, "one that does", STATELESS) from error
 
 
 def count_flops(job: Callable[..., Any], *given: Any) -> tuple[int, Any]:
@@ -171,7 +171,7 @@ class _Probe(torch.autograd.Function):
 
 
 @checked
-def best_mode(n: Count, m: Count) -> Mode:
+def best_mode(n: PositiveInt, m: PositiveInt) -> Mode:
     r"""Names the mode with fewer passes for a function from `n` numbers to `m`.
 
     With as many inputs as outputs it is forward mode, which stores nothing.
@@ -275,7 +275,7 @@ def _dual(number: Any) -> DualNumber:
 
 
 @checked
-def checkpointed(net: nn.Module, segments: Count | None = None) -> nn.Sequential:
+def checkpointed(net: nn.Module, segments: PositiveInt | None = None) -> nn.Sequential:
     r"""Wraps a network so that it stores few activations and computes the others again.
 
     Only the inputs of the segments are stored, and all activations of the last one. The wrapper has
@@ -292,10 +292,12 @@ def checkpointed(net: nn.Module, segments: Count | None = None) -> nn.Sequential
     """
     if not isinstance(net, nn.Sequential) or not len(net):
         hint = "Between other layers there is no cut that it could find."
-        raise refuse("checkpointed", "net", "an nn.Sequential of layers", type(net).__name__, hint)
+        raise usage_error(
+            "checkpointed", "net", "an nn.Sequential of layers", type(net).__name__, hint
+        )
     segments = segments or round(math.sqrt(len(net)))
     if segments > len(net):
-        raise refuse("checkpointed", "segments", f"at most the {len(net)} layers", segments)
+        raise usage_error("checkpointed", "segments", f"at most the {len(net)} layers", segments)
     return _Checkpointed(net, segments)
 
 
@@ -310,5 +312,5 @@ class _Checkpointed(nn.Sequential):
         out = checkpoint_sequential(list(self), self.segments, input, use_reentrant=False)
         if torch.is_grad_enabled() and before != [one._version for one in self.buffers()]:
             domain = "free of state that a pass changes, for some passes run twice"
-            raise refuse("checkpointed", "net", domain, "a buffer that changed", STATELESS)
+            raise usage_error("checkpointed", "net", domain, "a buffer that changed", STATELESS)
         return out

@@ -13,8 +13,8 @@ import numpy as np
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
-from principia.lab.claims import Finding, Observation
-from principia.lab.evidence import Evidence, Picture, Series
+from principia.lab.evidence.claims import Finding, Observation
+from principia.lab.evidence.evidence import Evidence, Plot, Series
 
 __all__ = [
     "confusion", "curves", "draw", "finding_figure", "images", "observation_figure", "predicted",
@@ -28,14 +28,14 @@ AXES = ("epoch", "step")  # of a curve; the other numbers of an epoch are its va
 FONT = "system-ui, -apple-system, 'Segoe UI', sans-serif"
 
 
-def draw(picture: Picture) -> go.Figure:
+def draw(plot: Plot) -> go.Figure:
     """Draw series on axes."""
     figure = go.Figure()
-    for trace in _traces(picture):
+    for trace in _traces(plot):
         figure.add_trace(trace)
     _dress(figure)
-    figure.update_xaxes(title=picture.x, **_axis("x", picture))
-    figure.update_yaxes(title=picture.y, **_axis("y", picture))
+    figure.update_xaxes(title=plot.x, **_axis("x", plot))
+    figure.update_yaxes(title=plot.y, **_axis("y", plot))
     return figure
 
 
@@ -52,12 +52,12 @@ def finding_figure(finding: Finding) -> go.Figure:
     for column, observation in enumerate((finding.measures[0], finding.controls[0]), start=1):
         if observation.evidence is None:
             continue
-        picture = _picture_of(observation.evidence)
-        for trace in _traces(picture):
+        plot = _plot_of(observation.evidence)
+        for trace in _traces(plot):
             trace.showlegend = column == 1
             figure.add_trace(trace, row=1, col=column)
-        figure.update_xaxes(title=picture.x, row=1, col=column, **_axis("x", picture))
-        figure.update_yaxes(title=picture.y, row=1, col=column, **_axis("y", picture))
+        figure.update_xaxes(title=plot.x, row=1, col=column, **_axis("x", plot))
+        figure.update_yaxes(title=plot.y, row=1, col=column, **_axis("y", plot))
     _dress(figure)
     figure.update_annotations(font={"size": 13})
     return figure
@@ -66,7 +66,7 @@ def finding_figure(finding: Finding) -> go.Figure:
 def observation_figure(observation: Observation) -> go.Figure:
     """Draw one observation; one that ended in an error has empty axes."""
     evidence = observation.evidence
-    return draw(Picture(()) if evidence is None else _picture_of(evidence))
+    return draw(Plot(()) if evidence is None else _plot_of(evidence))
 
 
 def images(
@@ -128,14 +128,14 @@ def predicted(truth: Any, found: Any, name: str) -> go.Figure:
     """Draw predictions against the truth; on the line they are right."""
     truth, found = np.asarray(truth, float), np.asarray(found, float)
     ends = [float(min(truth.min(), found.min())), float(max(truth.max(), found.max()))]
-    picture = Picture(
+    plot = Plot(
         (
             Series("test rows", truth.tolist(), found.tolist(), style="points"),
             Series("right", ends, ends, "predicted", "line"),
         ),
         x=f"{name}, true", y=f"{name}, predicted",
     )
-    return draw(picture)
+    return draw(plot)
 
 
 def curves(trainings: Mapping[str, Sequence[Mapping[str, float]]]) -> go.Figure | None:
@@ -177,13 +177,13 @@ def curves(trainings: Mapping[str, Sequence[Mapping[str, float]]]) -> go.Figure 
     return figure
 
 
-def _picture_of(evidence: Evidence) -> Picture:
-    """Take the evidence's own picture, or draw the numbers themselves as bars."""
-    if evidence.picture is not None:
-        return evidence.picture
+def _plot_of(evidence: Evidence) -> Plot:
+    """Take the evidence's own plot, or draw the numbers themselves as bars."""
+    if evidence.plot is not None:
+        return evidence.plot
     leaves = [leaf for _, leaf in evidence.leaves]
     names = [name or "value" for name, _ in evidence.leaves]
-    return Picture(
+    return Plot(
         (
             Series("measured", names, [leaf.measured for leaf in leaves], style="bars"),
             Series("expected", names, [leaf.expected for leaf in leaves], "predicted", "points"),
@@ -192,9 +192,9 @@ def _picture_of(evidence: Evidence) -> Picture:
     )
 
 
-def _traces(picture: Picture) -> list[Any]:
+def _traces(plot: Plot) -> list[Any]:
     drawn, others = [], itertools.cycle(OTHERS)
-    for series in picture.series:
+    for series in plot.series:
         data = series.to_json()
         color = COLORS.get(series.role) or next(others)
         bars = data.get("error")
@@ -219,8 +219,8 @@ def _traces(picture: Picture) -> list[Any]:
     return drawn
 
 
-def _axis(letter: str, picture: Picture) -> dict[str, Any]:
-    if letter not in picture.log:
+def _axis(letter: str, plot: Plot) -> dict[str, Any]:
+    if letter not in plot.log:
         return {}
     return {"type": "log", "exponentformat": "power"}
 

@@ -4,7 +4,7 @@ import os
 import tempfile
 from pathlib import Path
 
-from principia.lab.errors import UsageError
+from principia.lab.params import UsageError
 
 __all__ = ["cache_folder", "clear_leftovers", "need_writable", "write_bytes", "write_text"]
 

@@ -6,6 +6,6 @@ their identities (`linear_algebra`), symmetry (`group`), and derivatives of all 
 (`matrix_calculus`). Last, what is true nearby (`taylor`) and what is true everywhere (`convexity`).
 """
 
-from principia.lab.catalog import lazy_exports
+from principia.lab.course.catalog import lazy_exports
 
 __getattr__, __dir__ = lazy_exports(__name__)

@@ -56,9 +56,14 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 from torch.func import grad, vmap
 
-from principia.lab.domains import Count, NonNegative, Positive, Range
-from principia.lab.errors import refuse
-from principia.lab.knobs import checked
+from principia.lab.params import (
+    NonNegativeFloat,
+    PositiveFloat,
+    PositiveInt,
+    Range,
+    checked,
+    usage_error,
+)
 from principia.mathematics.matrix_calculus import jacobian
 
 Function = Callable[[Tensor], Tensor]
@@ -97,10 +102,12 @@ def mixed_pairs(owner: str, x: Tensor, y: Tensor, lam: Tensor | float) -> tuple[
     _need_pairs(owner, x, y)
     weight = torch.as_tensor(lam, dtype=x.dtype, device=x.device).reshape(-1)
     if len(weight) not in (1, len(x)):
-        raise refuse(owner, "lam", f"one number, or {len(x)}: one a pair", f"{len(weight)} numbers")
+        raise usage_error(
+            owner, "lam", f"one number, or {len(x)}: one a pair", f"{len(weight)} numbers"
+        )
     if not bool((fine := (weight >= 0) & (weight <= 1)).all()):
         hint = "Beyond, points leave the segment."
-        raise refuse(owner, "lam", "in [0, 1]", float(weight[~fine][0]), hint)
+        raise usage_error(owner, "lam", "in [0, 1]", float(weight[~fine][0]), hint)
     return weight[:, None] * x + (1 - weight[:, None]) * y, weight
 
 
@@ -108,16 +115,16 @@ def _need_pairs(owner: str, x: Tensor, y: Tensor, *, apart: bool = False) -> Non
     if x.shape != y.shape or x.ndim != 2 or not x.numel() or not x.is_floating_point():
         got = f"{tuple(x.shape)} and {tuple(y.shape)}, {x.dtype}"
         hint = "A single point is x[None]; integers convert with .double()."
-        raise refuse(owner, "x and y", "floats of one shape (N, D)", got, hint)
+        raise usage_error(owner, "x and y", "floats of one shape (N, D)", got, hint)
     if apart and bool((same := (x == y).all(dim=1)).any()):
-        raise refuse(owner, "y", "another point than x in every row", y[same][0].tolist())
+        raise usage_error(owner, "y", "another point than x in every row", y[same][0].tolist())
 
 
 def _values(owner: str, f: Function, points: Tensor) -> Tensor:
     values = _batched(f, points)
     if values.shape != points.shape[:1]:
         got = f"shape {tuple(values.shape[1:])}"
-        raise refuse(owner, "f", "a function with one number as value", got, "Sum it up.")
+        raise usage_error(owner, "f", "a function with one number as value", got, "Sum it up.")
     return _finite(owner, values, points)
 
 
@@ -130,7 +137,7 @@ def _finite(owner: str, values: Tensor, points: Tensor, what: str = "f") -> Tens
     good = values.isfinite().reshape(len(points), -1).all(dim=1)
     if not bool(good.all()):
         got = f"{what} not finite at {points[~good][0].tolist()}"
-        raise refuse(owner, "x and y", "inside the domain of f, segments included", got)
+        raise usage_error(owner, "x and y", "inside the domain of f, segments included", got)
     return values
 
 
@@ -195,14 +202,14 @@ def is_convex_set(
     for name, points in (("x", x), ("y", y)):
         if not bool((belongs := _batched(member, points)).all()):
             outside = points[~belongs][0].tolist()
-            raise refuse("is_convex_set", name, "members of the set, in every row", outside)
+            raise usage_error("is_convex_set", name, "members of the set, in every row", outside)
     return _batched(member, middle)
 
 
 @checked
 @torch.no_grad()
 def in_epigraph(
-    f: Function, x: Float[Tensor, "*N D"], t: Float[Tensor, "*N"], *, tol: NonNegative = 0.0
+    f: Function, x: Float[Tensor, "*N D"], t: Float[Tensor, "*N"], *, tol: NonNegativeFloat = 0.0
 ) -> Bool[Tensor, "*N"]:
     r"""Tells whether points $(x,t)$ lie on or above the graph of f: $t\ge f(x)$.
 
@@ -294,7 +301,9 @@ def condition_number(H: Float[Tensor, "... m n"]) -> Float[Tensor, "..."]:
         tensor([1., 3.])
     """
     if not H.numel() or not bool(H.isfinite().all()):
-        raise refuse("condition_number", "H", "finite and not empty", f"shape {tuple(H.shape)}")
+        raise usage_error(
+            "condition_number", "H", "finite and not empty", f"shape {tuple(H.shape)}"
+        )
     values = torch.linalg.svdvals(H)
     large, small = values[..., 0], values[..., -1]
     rounding = max(H.shape[-2:]) * torch.finfo(values.dtype).eps
@@ -304,8 +313,8 @@ def condition_number(H: Float[Tensor, "... m n"]) -> Float[Tensor, "..."]:
 @checked
 @torch.no_grad()
 def fixed_point(
-    f: Function, x0: Float[Tensor, " D"], tol: Positive = 1e-8, *,
-    rate: Annotated[float, Range(0, 1, open="high")] | None = None, steps: Count = 10_000,
+    f: Function, x0: Float[Tensor, " D"], tol: PositiveFloat = 1e-8, *,
+    rate: Annotated[float, Range(0, 1, open="high")] | None = None, steps: PositiveInt = 10_000,
 ) -> tuple[Float[Tensor, "T D"], Float[Tensor, " T"]]:
     r"""Iterates $x\leftarrow f(x)$ until the limit is near, and bounds the error of each iterate.
 
@@ -340,7 +349,7 @@ def fixed_point(
             return torch.stack(trace), factor**powers / (1 - factor) * sizes[0]
         trace.append(f(last))
     hint = "A factor near 1 takes long: raise steps or tol."
-    raise refuse("fixed_point", "steps", f"enough to come within {tol:g}", steps, hint)
+    raise usage_error("fixed_point", "steps", f"enough to come within {tol:g}", steps, hint)
 
 
 def _need_shrinking(sizes: list[float], rate: float | None, noise: float) -> None:
@@ -349,12 +358,14 @@ def _need_shrinking(sizes: list[float], rate: float | None, noise: float) -> Non
     if not last <= (1.0 if rate is None else rate) * before + noise:
         domain = "a contraction" if rate is None else f"a contraction with rate {rate:g}"
         got = f"a step {last / before:.4g} times as long as the one before"
-        raise refuse("fixed_point", "f", domain, got, "Start nearer, or raise the rate below 1.")
+        raise usage_error(
+            "fixed_point", "f", domain, got, "Start nearer, or raise the rate below 1."
+        )
 
 
 @checked
 def lagrange(
-    f: Function, g: Function, c: Level, x0: Float[Tensor, " D"], *, steps: Count = 100
+    f: Function, g: Function, c: Level, x0: Float[Tensor, " D"], *, steps: PositiveInt = 100
 ) -> tuple[Float[Tensor, " D"], Float[Tensor, "*M"]]:
     r"""Finds a stationary point of $f(x)-\gamma(g(x)-c)$ by Newton's method: x and $\gamma$.
 
@@ -387,11 +398,13 @@ def lagrange(
         rest, K = field(z).detach(), jacobian(field, z).detach()
         if not bool(K.isfinite().all() & rest.isfinite().all()):
             got, hint = f"x = {z[:count].tolist()}", "Start nearer to the solution."
-            raise refuse("lagrange", "f and g", "finite, with derivatives, on the way", got, hint)
+            raise usage_error(
+                "lagrange", "f and g", "finite, with derivatives, on the way", got, hint
+            )
         if math.isinf(condition_number(K)):
             got = f"a singular one at x = {z[:count].tolist()}"
             hint = "Drop repeated constraints, and start where the gradient of g is not 0."
-            raise refuse("lagrange", "f, g and x0", "with a nonsingular KKT matrix", got, hint)
+            raise usage_error("lagrange", "f, g and x0", "with a nonsingular KKT matrix", got, hint)
         step, gap = torch.linalg.solve(K, -rest), float(rest.norm())
         near = gap <= torch.finfo(x0.dtype).eps ** 0.5 * (1 + float(z.norm() + level.norm()))
         lengths = (0.5**k for k in range(1 if near else HALVINGS))
@@ -403,4 +416,6 @@ def lagrange(
         else:
             break
     hint = "Start elsewhere, or raise steps."
-    raise refuse("lagrange", "x0", "a start that leads to a stationary point", start.tolist(), hint)
+    raise usage_error(
+        "lagrange", "x0", "a start that leads to a stationary point", start.tolist(), hint
+    )

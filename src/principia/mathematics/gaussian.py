@@ -58,7 +58,7 @@ from torch import Tensor
 from torch.distributions import MultivariateNormal
 from torch.linalg import eigvalsh, solve_triangular
 
-from principia.lab.errors import UsageError, refuse
+from principia.lab.params import UsageError, usage_error
 
 LOG_2PI = math.log(2 * math.pi)
 
@@ -89,17 +89,17 @@ def log_normal(
     given = {name: one for name, one in matrices.items() if one is not None}
     if len(given) != 1:
         domain = "exactly one of cov, precision and scale_tril"
-        raise refuse("log_normal", "what gives the spread", domain, list(given))
+        raise usage_error("log_normal", "what gives the spread", domain, list(given))
     ((name, matrix),) = given.items()
     shapes = [tuple(one.shape) for one in (x, mean, matrix)]
     if len({shape[-1:] for shape in shapes} | {matrix.shape[-2:-1]}) != 1:
         domain = "of shapes (..., D), (..., D) and (..., D, D)"
-        raise refuse("log_normal", f"x, mean and {name}", domain, shapes)
+        raise usage_error("log_normal", f"x, mean and {name}", domain, shapes)
     L = matrix if name == "scale_tril" else _factor("log_normal", name, matrix)
     diagonal = L.diagonal(dim1=-2, dim2=-1)
     if not bool((diagonal > 0).all()) or bool(L.triu(1).any()):
         domain = "lower triangular, with a positive diagonal"
-        raise refuse("log_normal", name, domain, matrix.tolist())
+        raise usage_error("log_normal", name, domain, matrix.tolist())
     offset = x - mean
     shape = torch.broadcast_shapes(offset.shape[:-1], L.shape[:-2])
     own = shape[len(shape) - L.ndim + 2:]  # axes of the matrices; those before become columns
@@ -147,7 +147,7 @@ def from_canonical(Q: Float[Tensor, "*b D D"], m: Float[Tensor, "*c d"]) -> Mult
     """
     if Q.shape[-2:] != m.shape[-1:] * 2:
         shapes = [tuple(Q.shape), tuple(m.shape)]
-        raise refuse("from_canonical", "Q and m", "of shapes (..., D, D) and (..., D)", shapes)
+        raise usage_error("from_canonical", "Q and m", "of shapes (..., D, D) and (..., D)", shapes)
     mean = torch.cholesky_solve(m[..., None], _factor("from_canonical", "Q", Q))[..., 0]
     return MultivariateNormal(mean, precision_matrix=Q, validate_args=False)  # Q just passed
 
@@ -185,7 +185,7 @@ def _coordinates(owner: str, index: Sequence[int], mvn: MultivariateNormal) -> l
     size, chosen = mvn.event_shape[0], list(index)
     if not chosen or len(set(chosen)) < len(chosen) or not set(chosen) <= set(range(size)):
         domain = f"one or more different integers in [0, {size - 1}]"
-        raise refuse(owner, "index", domain, chosen)
+        raise usage_error(owner, "index", domain, chosen)
     return [int(one) for one in chosen]
 
 
@@ -212,10 +212,10 @@ def condition(
     rest, k = [i for i in range(mvn.event_shape[0]) if i not in set(seen)], len(seen)
     if not rest:
         domain = f"some of the {k} coordinates, not all"
-        raise refuse("condition", "index", domain, list(index), "Nothing would be left.")
+        raise usage_error("condition", "index", domain, list(index), "Nothing would be left.")
     if value.shape[-1:] != (k,):
         domain = f"of shape (..., {k}), an entry for each of index"
-        raise refuse("condition", "value", domain, tuple(value.shape))
+        raise usage_error("condition", "value", domain, tuple(value.shape))
     order = seen + rest
     cov = mvn.covariance_matrix[..., order, :][..., order]
     L = _factor("condition", "the covariance of mvn", cov)  # its blocks: L11; L21, L22
@@ -242,16 +242,16 @@ def fit_gaussian(
         (tensor([1., 4.]), tensor([1.7500, 3.2500]))
     """
     if not X.numel() or not bool(X.isfinite().all()):
-        raise refuse("fit_gaussian", "X", "one or more rows of finite numbers", tuple(X.shape))
+        raise usage_error("fit_gaussian", "X", "one or more rows of finite numbers", tuple(X.shape))
     share = shrinkage
     if share == "ledoit-wolf":
         share = float(ledoit_wolf(X.detach().cpu().numpy())[1])
     if isinstance(share, str) or not 0 <= share <= 1:
-        raise refuse("fit_gaussian", "shrinkage", "in [0, 1] or 'ledoit-wolf'", shrinkage)
+        raise usage_error("fit_gaussian", "shrinkage", "in [0, 1] or 'ledoit-wolf'", shrinkage)
     n, size = X.shape
     if n <= size and share == 0:
         hint = f"The covariance of {n} rows is singular: pass shrinkage=0.1 or 'ledoit-wolf'."
-        raise refuse("fit_gaussian", "X", f"of {size + 1} rows or more", n, hint)
+        raise usage_error("fit_gaussian", "X", f"of {size + 1} rows or more", n, hint)
     centered = X - X.mean(dim=0)
     cov = centered.mT @ centered / n
     cov = (1 - share) * cov + share * cov.trace() / size * torch.eye(size).to(X)

@@ -48,9 +48,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn import functional
 
-from principia.lab.domains import Count, Range
-from principia.lab.errors import UsageError, refuse
-from principia.lab.knobs import checked
+from principia.lab.params import PositiveInt, Range, UsageError, checked, usage_error
 
 Elements = int | Sequence[int] | Int[Tensor, "..."]
 MOST = 2000  # elements of a group of permutations: its table has the square of it
@@ -182,14 +180,14 @@ class FiniteGroup:
 
     @classmethod
     @checked
-    def cyclic(cls, n: Count) -> "FiniteGroup":
+    def cyclic(cls, n: PositiveInt) -> "FiniteGroup":
         r"""Make $\mathbb Z_n$: numbers under addition modulo $n$."""
         numbers = torch.arange(n)
         return cls((numbers[:, None] + numbers) % n)
 
     @classmethod
     @checked
-    def dihedral(cls, n: Count) -> "FiniteGroup":
+    def dihedral(cls, n: PositiveInt) -> "FiniteGroup":
         r"""Make $D_n$: turns $r^i$ of a polygon are $i$, turned reflections $r^is$ are $n+i$."""
         i, j = torch.arange(n).repeat(2), torch.arange(2).repeat_interleave(n)
         turn = (i[:, None] + (1 - 2 * j[:, None]) * i) % n  # s r = r^-1 s
@@ -217,7 +215,7 @@ class FiniteGroup:
         points = torch.arange(perms.shape[1])
         if not torch.equal(perms.sort(dim=1).values, points.expand_as(perms)):
             domain = f"one permutation of 0..{len(points) - 1} a row"
-            raise refuse("FiniteGroup", "perms", domain, perms.tolist())
+            raise usage_error("FiniteGroup", "perms", domain, perms.tolist())
         found = torch.unique(torch.cat([points[None], perms]), dim=0)
         while len(found) <= MOST:
             products = found[:, found].flatten(0, 1)  # a[b[i]] for all pairs, (n * n, points)
@@ -228,7 +226,7 @@ class FiniteGroup:
                 return group
             found = grown
         domain = f"generators of a group of at most {MOST} elements"
-        raise refuse("FiniteGroup", "perms", domain, perms.tolist())
+        raise usage_error("FiniteGroup", "perms", domain, perms.tolist())
 
     def __len__(self) -> int:
         return len(self.table)
@@ -264,7 +262,7 @@ class FiniteGroup:
         """Split the group into the left cosets $aH$ of a subgroup, one a row."""
         members = self._elements(H).reshape(-1).unique()
         if len(self.subgroup(members)) > len(members):
-            raise refuse("FiniteGroup", "H", "a subgroup", H, "subgroup(H) makes it one.")
+            raise usage_error("FiniteGroup", "H", "a subgroup", H, "subgroup(H) makes it one.")
         return translates(self.table, members)
 
     def regular_matrices(self) -> Float[Tensor, "n n n"]:
@@ -275,7 +273,7 @@ class FiniteGroup:
         chosen = torch.as_tensor(values)
         chosen = chosen if chosen.numel() else chosen.long()  # an empty list has no type
         if not _whole(chosen) or not bool(((chosen >= 0) & (chosen < len(self))).all()):
-            raise refuse("FiniteGroup", "elements", f"integers in 0..{len(self) - 1}", values)
+            raise usage_error("FiniteGroup", "elements", f"integers in 0..{len(self) - 1}", values)
         return chosen.long()
 
 

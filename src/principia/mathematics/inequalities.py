@@ -57,8 +57,7 @@ from jaxtyping import Float, Shaped
 from torch import Tensor
 from torch.func import vmap
 
-from principia.lab.domains import Range
-from principia.lab.errors import refuse
+from principia.lab.params import Range, usage_error
 
 Function = Callable[[Tensor], Tensor]
 Number = Shaped[Tensor, "..."] | float
@@ -88,7 +87,7 @@ def _numbers(owner: str, name: str, value: Number, domain: Range, hint: str = ""
     numbers = numbers if numbers.is_floating_point() else numbers.double()
     inside = numbers > domain.low if domain.open else numbers >= domain.low
     if not bool((inside & numbers.isfinite()).all()):
-        raise refuse(owner, name, domain.text, value, hint)
+        raise usage_error(owner, name, domain.text, value, hint)
     return numbers
 
 
@@ -218,13 +217,13 @@ def jensen_gap(
     if x.shape[:axes] != weights.shape:
         domain = f"points in the shape of the weights, {tuple(weights.shape)}, and of one point"
         hint = "Weights that many sets share must be expanded."
-        raise refuse("jensen_gap", "x", domain, f"shape {tuple(x.shape)}", hint)
+        raise usage_error("jensen_gap", "x", domain, f"shape {tuple(x.shape)}", hint)
     sums = weights.detach().sum(dim=-1)
     if not bool(((sums - 1).abs() <= 1e-6).all()) or not bool((weights >= 0).all()):
         got = f"sums from {float(sums.min()):.7g} to {float(sums.max()):.7g}, "
         got += f"smallest entry {float(weights.detach().min()):.7g}"
         hint = "Divide what is >= 0 by its sum."
-        raise refuse("jensen_gap", "weights", ">= 0 with sum 1 along the last axis", got, hint)
+        raise usage_error("jensen_gap", "weights", ">= 0 with sum 1 along the last axis", got, hint)
     point = x.shape[axes:]
     center = (weights.reshape(*weights.shape, *[1] * len(point)) * x).sum(dim=axes - 1)
     values = vmap(f)(x.reshape(-1, *point)).reshape(weights.shape)

@@ -53,9 +53,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from principia.lab.domains import Range
-from principia.lab.errors import refuse
-from principia.lab.knobs import checked
+from principia.lab.params import Range, checked, usage_error
 
 Base = Annotated[float, Range(1, math.inf, open="low")]
 
@@ -82,22 +80,22 @@ def _check(owner: str, **laws: Tensor) -> None:
     for name, law in laws.items():
         if not law.ndim or not law.shape[-1]:
             domain = "of a shape (..., n), probabilities along the last axis"
-            raise refuse(owner, name, domain, tuple(law.shape))
+            raise usage_error(owner, name, domain, tuple(law.shape))
         if law.shape != first.shape:
             domain = f"of the shape of {next(iter(laws))}, {tuple(first.shape)}"
             hint = "torch.broadcast_tensors gives both one shape."
-            raise refuse(owner, name, domain, tuple(law.shape), hint)
+            raise usage_error(owner, name, domain, tuple(law.shape), hint)
         if not law.numel():
             continue
         total, lowest = law.detach().sum(dim=-1).flatten(), float(law.detach().min())
         if lowest < 0:
-            raise refuse(owner, name, ">= 0 everywhere", lowest)
+            raise usage_error(owner, name, ">= 0 everywhere", lowest)
         allowed = 1e-6 + torch.finfo(law.dtype).eps * law.shape[-1] ** 0.5  # of a rounded softmax
         gap = (total - 1).abs()
         if not bool((gap <= allowed).all()):
             where = "" if name == "joint" else " along the last axis"
             worst = float(f"{float(total[gap.argmax()]):.7g}")
-            raise refuse(owner, name, f"of sum 1{where}", worst, f"Divide by the sum{where}.")
+            raise usage_error(owner, name, f"of sum 1{where}", worst, f"Divide by the sum{where}.")
 
 
 def entropy_in_nats(p: Tensor) -> Tensor:
@@ -222,7 +220,7 @@ def mutual_information(
     if axes < 2 or (given is not None and not -joint.ndim <= given < joint.ndim):
         domain = "a table with axes for x and y, and for what is given"
         got = f"shape {tuple(joint.shape)}, given={given}"
-        raise refuse("mutual_information", "joint", domain, got)
+        raise usage_error("mutual_information", "joint", domain, got)
     table = joint[..., None, :, :] if given is None else joint.movedim(given, -3)  # (*batch, z,x,y)
     _check("mutual_information", joint=table.flatten(-3))
     x, y = table.sum(dim=-1, keepdim=True), table.sum(dim=-2, keepdim=True)
@@ -255,7 +253,7 @@ def plug_in_mi(
     """
     if x.shape != y.shape or not x.ndim or not x.numel():
         got = f"shapes {tuple(x.shape)} and {tuple(y.shape)}"
-        raise refuse("plug_in_mi", "x and y", "samples of one shape, one or more", got)
+        raise usage_error("plug_in_mi", "x and y", "samples of one shape, one or more", got)
     n = x.shape[-1]
     a, b = (_labels(one).reshape(-1, n) for one in (x, y))
     (of_x, K), (of_y, M), (of_both, pairs) = map(plug_in, (a, b, a * (int(b.max()) + 1) + b))

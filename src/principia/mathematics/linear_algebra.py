@@ -56,10 +56,8 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from principia.lab.domains import Count, NonNegative, Range
 from principia.lab.draws import randn
-from principia.lab.errors import refuse
-from principia.lab.knobs import checked
+from principia.lab.params import NonNegativeFloat, PositiveInt, Range, checked, usage_error
 
 Kind = Literal["PD", "PSD", "ND", "NSD", "indefinite"]
 Products = tuple[Callable[[Tensor], Tensor], Callable[[Tensor], Tensor], int]
@@ -72,7 +70,7 @@ SIGNS = {"PD": (1, 1), "PSD": (0, 1), "ND": (-1, -1), "NSD": (-1, 0), "indefinit
 @checked
 def is_psd(
     A: Float[Tensor, "*B n n"], *, method: Literal["eigh", "cholesky", "minors"] = "eigh",
-    tol: NonNegative = 1e-10,
+    tol: NonNegativeFloat = 1e-10,
 ) -> Bool[Tensor, "*B"]:
     r"""Decides whether no vector makes $x^\top Ax$ negative.
 
@@ -103,7 +101,7 @@ def _slack(owner: str, A: Tensor, tol: float) -> Tensor:
     slack = share * A.abs().amax(dim=(-2, -1))
     if A.shape[-2] != rows or not bool(((A - A.mT).abs() <= slack[..., None, None]).all()):
         hint = "x'Ax is that of the symmetric part: pass (A + A.mT) / 2."
-        raise refuse(owner, "A", "square and symmetric, of finite numbers", A.tolist(), hint)
+        raise usage_error(owner, "A", "square and symmetric, of finite numbers", A.tolist(), hint)
     return slack
 
 
@@ -130,7 +128,7 @@ def principal_minors(A: Float[Tensor, "*B n n"]) -> Float[Tensor, "*B M"]:
     n = A.shape[-1]
     if n > MOST_ROWS:
         hint = f"There are {2**n - 1} minors; is_psd(A) decides by eigenvalues."
-        raise refuse("principal_minors", "A", f"of {MOST_ROWS} rows or fewer", n, hint)
+        raise usage_error("principal_minors", "A", f"of {MOST_ROWS} rows or fewer", n, hint)
     sizes = (list(itertools.combinations(range(n), k)) for k in range(1, n + 1))
     subsets = [torch.tensor(of_size, device=A.device) for of_size in sizes]
     dets = [torch.linalg.det(A[..., s[:, :, None], s[:, None, :]]) for s in subsets]
@@ -138,7 +136,7 @@ def principal_minors(A: Float[Tensor, "*B n n"]) -> Float[Tensor, "*B M"]:
 
 
 @checked
-def definiteness(A: Float[Tensor, "n n"], *, tol: NonNegative = 1e-10) -> Kind:
+def definiteness(A: Float[Tensor, "n n"], *, tol: NonNegativeFloat = 1e-10) -> Kind:
     r"""Names the signs that $x^\top Ax$ takes: PD, PSD, ND, NSD (0 too), or indefinite.
 
     Example:
@@ -155,7 +153,9 @@ def definiteness(A: Float[Tensor, "n n"], *, tol: NonNegative = 1e-10) -> Kind:
 
 
 @checked
-def psd_factor(A: Float[Tensor, "*B n n"], *, tol: NonNegative = 1e-10) -> Float[Tensor, "*B n n"]:
+def psd_factor(A: Float[Tensor, "*B n n"], *, tol: NonNegativeFloat = 1e-10) -> Float[
+    Tensor, "*B n n"
+]:
     r"""Factors $A=LL^\top$: by Cholesky, or from the eigenvectors where A is singular.
 
     Example:
@@ -171,14 +171,14 @@ def psd_factor(A: Float[Tensor, "*B n n"], *, tol: NonNegative = 1e-10) -> Float
     if bool((values[..., 0] < -slack).any()):
         hint = "Only x'Ax >= 0 has a factor; a covariance needs shrinkage, a Hessian damping."
         least = float(values[..., 0].min())
-        raise refuse("psd_factor", "A", "without an eigenvalue below 0", least, hint)
+        raise usage_error("psd_factor", "A", "without an eigenvalue below 0", least, hint)
     roots = vectors * values.clamp(min=0).sqrt()[..., None, :]
     return torch.where(failed[..., None, None] == 0, L, roots)
 
 
 @checked
 def spectral_norm(
-    A: Float[Tensor, "*B m n"] | Products, *, steps: Count = 100,
+    A: Float[Tensor, "*B m n"] | Products, *, steps: PositiveInt = 100,
     rng: torch.Generator | None = None, dtype: torch.dtype = torch.float64,
 ) -> Float[Tensor, "*B"]:
     r"""Finds the largest stretch $\max\Vert Ax\Vert/\Vert x\Vert$ by power iteration on $A^\top A$.
@@ -250,24 +250,24 @@ def woodbury_solve(
     (n, k), diagonal = U.shape, solve_A if isinstance(solve_A, Tensor) else None
     shapes = [tuple(one.shape) for one in (U, C, V, b)]
     if C.shape != (k, len(V)) or V.shape[1:] != (n,) or len(b) != n:
-        raise refuse("woodbury_solve", "U, C, V, b", "of shapes (n, k), (k, l), (l, n), (n, ...)",
+        raise usage_error("woodbury_solve", "U, C, V, b", "of shapes (n, k), (k, l), (l, n), (n, ...)",
                      shapes, "The product U @ C @ V must be square, with the rows of b.")
     if diagonal is not None and (diagonal.shape != (n,) or not bool(diagonal.all())):
         domain = f"a function, or a diagonal of {n} entries without a 0"
-        raise refuse("woodbury_solve", "solve_A", domain, diagonal.tolist())
+        raise usage_error("woodbury_solve", "solve_A", domain, diagonal.tolist())
     columns = torch.cat([b.reshape(n, -1), U], dim=1)
     solved = columns / diagonal[:, None] if diagonal is not None else solve_A(columns)  # type: ignore[operator]
     x, Y = solved.split([solved.shape[1] - k, k], dim=1)  # of b and of U
     core = torch.eye(k).to(U) + C @ (V @ Y)  # C times the usual one, which needs its inverse
     small, singular = torch.linalg.solve_ex(core, C @ (V @ x))
     if bool(singular):
-        raise refuse("woodbury_solve", "A + U C V", "invertible", "a singular matrix")
+        raise usage_error("woodbury_solve", "A + U C V", "invertible", "a singular matrix")
     return (x - Y @ small).reshape(b.shape)
 
 
 @checked
 def ridge_pinv(
-    W: Float[Tensor, "*B m n"], sigma2: NonNegative, side: Literal["left", "right"] = "right"
+    W: Float[Tensor, "*B m n"], sigma2: NonNegativeFloat, side: Literal["left", "right"] = "right"
 ) -> Float[Tensor, "*B n m"]:
     r"""Inverts W as well as it can be, with a ridge $\sigma^2$; with 0 it is the limit, $W^+$.
 
@@ -309,7 +309,7 @@ def kron_matvec(
     n, q = A.shape[1], B.shape[1]
     if x.shape[-1] != n * q:
         hint = f"It holds the {n} rows of X, {q} entries each."
-        raise refuse("kron_matvec", "x", f"of width {n * q}", tuple(x.shape), hint)
+        raise usage_error("kron_matvec", "x", f"of width {n * q}", tuple(x.shape), hint)
     return (A @ x.unflatten(-1, (n, q)) @ B.mT).flatten(-2)
 
 

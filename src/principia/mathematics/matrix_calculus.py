@@ -63,10 +63,8 @@ from jaxtyping import Float, Shaped
 from torch import Tensor
 from torch.func import jacfwd, jacrev, vmap
 
-from principia.lab.domains import Count, Natural
-from principia.lab.errors import refuse
 from principia.lab.forward_mode import warm_up
-from principia.lab.knobs import checked, knobs_of
+from principia.lab.params import NonNegativeInt, PositiveInt, checked, knobs_of, usage_error
 
 Function = Callable[[Tensor], Tensor]
 Layout = Literal["numerator", "denominator"]
@@ -95,7 +93,9 @@ def jacobian(
         torch.Size([3, 2])
     """
     if not x.is_floating_point():
-        raise refuse("jacobian", "x", "a tensor of floats", x.dtype, "Convert it with x.double().")
+        raise usage_error(
+            "jacobian", "x", "a tensor of floats", x.dtype, "Convert it with x.double()."
+        )
     y = f(x)
     warm_up()
     J: Any = (jacfwd if x.numel() < y.numel() else jacrev)(f)(x)
@@ -141,7 +141,7 @@ class Rule:
 
 @checked
 def contract(
-    P: Shaped[Tensor, "..."], Q: Shaped[Tensor, "..."], axes: Natural
+    P: Shaped[Tensor, "..."], Q: Shaped[Tensor, "..."], axes: NonNegativeInt
 ) -> Shaped[Tensor, "..."]:
     r"""Sums the product of two tensors over the last axes of one and the first of the other.
 
@@ -158,12 +158,12 @@ def contract(
         torch.Size([2, 5])
     """
     if axes > min(P.ndim, Q.ndim):
-        raise refuse("contract", "axes", f"at most {min(P.ndim, Q.ndim)}, as both have", axes)
+        raise usage_error("contract", "axes", f"at most {min(P.ndim, Q.ndim)}, as both have", axes)
     left, right = tuple(P.shape[P.ndim - axes:]), tuple(Q.shape[:axes])
     if left != right:
         domain = f"{right}, like the first of Q"
         hint = "Bring the axes into one order with permute."
-        raise refuse("contract", f"the last {axes} axes of P", domain, left, hint)
+        raise usage_error("contract", f"the last {axes} axes of P", domain, left, hint)
     return torch.tensordot(P, Q, dims=axes)
 
 
@@ -186,7 +186,7 @@ def tensor_chain(
     if tuple(dy_dW.shape[: len(y)]) != y:
         hint = 'In denominator layout they come last; pass jacobian(..., layout="numerator").'
         domain = f"in numerator layout, with the axes {y} of y first"
-        raise refuse("tensor_chain", "dy_dW", domain, tuple(dy_dW.shape), hint)
+        raise usage_error("tensor_chain", "dy_dW", domain, tuple(dy_dW.shape), hint)
     return contract(dL_dy, dy_dW, axes=len(y))
 
 
@@ -214,7 +214,7 @@ def in_subdifferential(
 
 @checked
 def subgradient_method(
-    f: Function, x0: Float[Tensor, "*B n"], step: Callable[[int], float], steps: Count
+    f: Function, x0: Float[Tensor, "*B n"], step: Callable[[int], float], steps: PositiveInt
 ) -> Float[Tensor, " T *B"]:
     r"""Minimizes a convex function by steps against subgradients; gives the best value so far.
 

@@ -52,9 +52,7 @@ from jaxtyping import Float, Num
 from torch import Tensor, distributions
 from torch.distributions import Bernoulli, Binomial, Gamma, MultivariateNormal, Normal, Poisson
 
-from principia.lab.domains import Count, Natural
-from principia.lab.errors import refuse
-from principia.lab.knobs import checked
+from principia.lab.params import NonNegativeInt, PositiveInt, checked, usage_error
 
 
 @final
@@ -74,7 +72,7 @@ class RunningMoments:
     """
 
     @checked
-    def __init__(self, dim: Count) -> None:
+    def __init__(self, dim: PositiveInt) -> None:
         self.dim, self.count = dim, 0
         self._mean = torch.zeros(dim, dtype=torch.float64)
         self._scatter = torch.zeros(dim, dim, dtype=torch.float64)
@@ -83,20 +81,20 @@ class RunningMoments:
         """Take in the rows of a batch."""
         if batch.ndim != 2 or batch.shape[1] != self.dim:
             domain = f"of shape (B, {self.dim})"
-            raise refuse("RunningMoments", "batch", domain, tuple(batch.shape))
+            raise usage_error("RunningMoments", "batch", domain, tuple(batch.shape))
         if not len(batch):
             return self
         rows = batch.detach().to(self._mean)
         mean = rows.mean(dim=0)
         if not mean.isfinite().all():  # nothing later would undo it
-            raise refuse("RunningMoments", "batch", "finite", batch, "Drop or fill such rows.")
+            raise usage_error("RunningMoments", "batch", "finite", batch, "Drop or fill such rows.")
         centered = rows - mean
         return self._add(len(batch), mean, centered.mT @ centered)
 
     def merge(self, other: "RunningMoments") -> "RunningMoments":
         """Take in all rows that another one has seen."""
         if other.dim != self.dim:
-            raise refuse("RunningMoments", "other", f"of dim {self.dim}", other.dim)
+            raise usage_error("RunningMoments", "other", f"of dim {self.dim}", other.dim)
         return self._add(other.count, other._mean, other._scatter)
 
     @property
@@ -106,12 +104,12 @@ class RunningMoments:
         return self._mean.clone()
 
     @checked
-    def cov(self, *, ddof: Natural = 0) -> Float[Tensor, "D D"]:
+    def cov(self, *, ddof: NonNegativeInt = 0) -> Float[Tensor, "D D"]:
         """Give the covariance of the columns: sums divided by the number of rows minus ddof."""
         self._need(max(2, ddof + 1), f"a covariance with ddof={ddof}")
         return self._scatter / (self.count - ddof)
 
-    def var(self, *, ddof: Natural = 0) -> Float[Tensor, " D"]:
+    def var(self, *, ddof: NonNegativeInt = 0) -> Float[Tensor, " D"]:
         """Give the variance of each column."""
         return self.cov(ddof=ddof).diagonal().clone()
 
@@ -127,7 +125,7 @@ class RunningMoments:
     def _need(self, rows: int, what: str) -> None:
         if self.count < rows:
             domain = f"{rows} or more for {what}"
-            raise refuse("RunningMoments", "rows", domain, self.count, "Update it with more.")
+            raise usage_error("RunningMoments", "rows", domain, self.count, "Update it with more.")
 
 
 def variance_of_sum(
@@ -146,7 +144,7 @@ def variance_of_sum(
 def _carried(owner: str, A: Tensor, cov: Tensor) -> Tensor:
     n = A.shape[-1]
     if cov.shape[-2:] != (n, n):
-        raise refuse(owner, "cov", f"of shape (..., {n}, {n})", tuple(cov.shape))
+        raise usage_error(owner, "cov", f"of shape (..., {n}, {n})", tuple(cov.shape))
     return A @ cov @ A.mT
 
 
@@ -209,7 +207,7 @@ def log_mgf(
         case Gamma():
             return lambda t: _log_gamma(law, t, strict)
     known = "a Bernoulli, Binomial, Normal, MultivariateNormal, Poisson or Gamma law of torch"
-    raise refuse("log_mgf", "dist", known, dist, "For others, draw and use empirical_mgf.")
+    raise usage_error("log_mgf", "dist", known, dist, "For others, draw and use empirical_mgf.")
 
 
 def _log_coin(probs: Tensor, t: Tensor) -> Tensor:
@@ -221,7 +219,7 @@ def _log_gamma(law: Gamma, t: Tensor, strict: bool) -> Tensor:
     outside = t >= law.rate
     if strict and outside.any():
         domain = f"below the rate, {float(law.rate.min()):g}, where the expectation is finite"
-        raise refuse("log_mgf", "t", domain, float(t.detach().max()))
+        raise usage_error("log_mgf", "t", domain, float(t.detach().max()))
     safe = torch.where(outside, 0, t)  # so that no derivative is NaN
     return torch.where(outside, math.inf, -law.concentration * (-safe / law.rate).log1p())
 
@@ -242,9 +240,11 @@ def empirical_mgf(
     """
     if samples.ndim not in (1, 2) or len(samples) < 2:
         domain = "two or more numbers or vectors, for a standard error"
-        raise refuse("empirical_mgf", "samples", domain, tuple(samples.shape))
+        raise usage_error("empirical_mgf", "samples", domain, tuple(samples.shape))
     if samples.ndim == 2 and t.shape[-1:] != samples.shape[1:]:
-        raise refuse("empirical_mgf", "t", f"of shape (..., {samples.shape[1]})", tuple(t.shape))
+        raise usage_error(
+            "empirical_mgf", "t", f"of shape (..., {samples.shape[1]})", tuple(t.shape)
+        )
     n = len(samples)
     exponents = t[..., None] * samples if samples.ndim == 1 else t @ samples.mT  # (..., n)
     log_mean = exponents.logsumexp(dim=-1) - math.log(n)
@@ -254,7 +254,7 @@ def empirical_mgf(
 
 @checked
 def raw_moment(
-    mgf: Callable[[Tensor], Tensor], orders: tuple[Natural, ...]
+    mgf: Callable[[Tensor], Tensor], orders: tuple[NonNegativeInt, ...]
 ) -> Float[Tensor, ""]:
     r"""Differentiates a moment generating function at 0: $E[X_1^{k_1}\cdots X_n^{k_n}]$.
 
@@ -271,7 +271,7 @@ def raw_moment(
         value = mgf(t)
         if value.numel() != 1:
             hint = "Ask for one law at a time."
-            raise refuse("raw_moment", "mgf", "of one value", tuple(value.shape), hint)
+            raise usage_error("raw_moment", "mgf", "of one value", tuple(value.shape), hint)
         value = value.sum()
         for axis, order in enumerate(orders):
             for _ in range(order):

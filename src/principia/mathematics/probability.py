@@ -61,9 +61,7 @@ from torch.distributions.transforms import AffineTransform
 from torch.func import grad, vmap
 from torch.nn import functional as F
 
-from principia.lab.domains import Count, Positive, Range
-from principia.lab.errors import UsageError, refuse
-from principia.lab.knobs import checked
+from principia.lab.params import PositiveFloat, PositiveInt, Range, UsageError, checked, usage_error
 
 Baseline = Literal["none", "leave-one-out"]
 RARE = 1e-6  # chance with which a bound that holds with high probability may fail
@@ -94,7 +92,7 @@ class JointTable:
         probs = probs if probs.is_floating_point() else probs.double()
         if len(set(names)) != len(names) or len(names) != probs.ndim:
             domain = f"{probs.ndim} different names, one for each axis of probs"
-            raise refuse("JointTable", "names", domain, names)
+            raise usage_error("JointTable", "names", domain, names)
         total = float(probs.detach().sum())
         lowest = float(probs.detach().min()) if probs.numel() else 0.0
         right = 0 < total < math.inf if normalize else abs(total - 1) <= 1e-6
@@ -109,7 +107,7 @@ class JointTable:
         """Sum out all variables but these, which become the axes in this order."""
         axes = [self._axis(name) for name in names]
         if len(set(axes)) != len(axes) or not axes:
-            raise refuse("JointTable", "names", "one or more different variables", names)
+            raise usage_error("JointTable", "names", "one or more different variables", names)
         return JointTable(torch.einsum(self.probs, list(range(self.probs.ndim)), axes), names)
 
     def conditional(self, *names: str, given: str | Sequence[str]) -> Float[Tensor, "..."]:
@@ -126,26 +124,28 @@ class JointTable:
             axis = self._axis(name)
             if value not in range(self.probs.shape[axis]):
                 domain = f"an integer in [0, {self.probs.shape[axis] - 1}]"
-                raise refuse("JointTable", name, domain, value)
+                raise usage_error("JointTable", name, domain, value)
             where[axis] = int(value)
         rest = tuple(name for name in self.names if name not in values)
         if not rest:
-            raise refuse("JointTable", "values", "of some variables, not of all", values)
+            raise usage_error("JointTable", "values", "of some variables, not of all", values)
         part = self.probs[tuple(where)]
         if not part.sum() > 0:
             hint = "Nothing follows from what cannot happen."
-            raise refuse("JointTable", "values", "an event of positive probability", values, hint)
+            raise usage_error(
+                "JointTable", "values", "an event of positive probability", values, hint
+            )
         return JointTable(part, rest, normalize=True)
 
     @checked
-    def sample(self, n: Count, rng: torch.Generator | None = None) -> Int[Tensor, "n axes"]:
+    def sample(self, n: PositiveInt, rng: torch.Generator | None = None) -> Int[Tensor, "n axes"]:
         """Draw n independent outcomes, one a row, a column for each variable."""
         flat = torch.multinomial(self.probs.flatten(), n, replacement=True, generator=rng)
         return torch.stack(torch.unravel_index(flat, self.probs.shape), dim=-1)
 
     def _axis(self, name: str) -> int:
         if name not in self.names:
-            raise refuse("JointTable", "name", f"one of {', '.join(self.names)}", name)
+            raise usage_error("JointTable", "name", f"one of {', '.join(self.names)}", name)
         return self.names.index(name)
 
 
@@ -163,12 +163,12 @@ def bayes(
     """
     if log_likelihood.shape[-1:] != log_prior.shape:
         domain = f"of shape (..., {len(log_prior)}), a column for each entry of log_prior"
-        raise refuse("bayes", "log_likelihood", domain, tuple(log_likelihood.shape))
+        raise usage_error("bayes", "log_likelihood", domain, tuple(log_likelihood.shape))
     joint = log_prior + log_likelihood
     if not (best := joint.amax(dim=-1)).isfinite().all():
         domain = "finite for some class of positive prior"
         hint = "What has probability 0 in every class leads to no posterior: smooth the model."
-        raise refuse("bayes", "log_likelihood", domain, float(best.detach().min()), hint)
+        raise usage_error("bayes", "log_likelihood", domain, float(best.detach().min()), hint)
     return F.log_softmax(joint, dim=-1)
 
 
@@ -192,7 +192,7 @@ class EmpiricalDistribution(Distribution):
     def __init__(self, samples: Num[Tensor, "n ..."]) -> None:
         if not samples.ndim or not samples.numel() or bool(samples.isnan().any()):
             domain = "one or more observations without NaN, along the first axis"
-            raise refuse("EmpiricalDistribution", "samples", domain, samples)
+            raise usage_error("EmpiricalDistribution", "samples", domain, samples)
         self.samples = samples
         self._numbers = samples if samples.is_floating_point() else samples.double()
         self._sorted = self._numbers.sort(dim=0).values
@@ -227,7 +227,7 @@ class EmpiricalDistribution(Distribution):
         """Count the share of observations up to each value."""
         if self.event_shape:
             domain = "numbers, of shape (n,), for a distribution function"
-            raise refuse("EmpiricalDistribution", "samples", domain, tuple(self.samples.shape))
+            raise usage_error("EmpiricalDistribution", "samples", domain, tuple(self.samples.shape))
         kind = torch.promote_types(value.dtype, self._sorted.dtype)
         atoms = self._sorted.to(kind)
         below = torch.searchsorted(atoms, value.to(kind).contiguous(), right=True)
@@ -245,7 +245,7 @@ class EmpiricalDistribution(Distribution):
 
 
 @checked
-def dkw_radius(n: Count, delta: Annotated[float, Range(0, 1, open="low")]) -> float:
+def dkw_radius(n: PositiveInt, delta: Annotated[float, Range(0, 1, open="low")]) -> float:
     r"""Bounds $\sup|\hat F_n-F|$ with chance $1-\delta$, by $\sqrt{\ln(2/\delta)/2n}$.
 
     Example:
@@ -269,13 +269,15 @@ def affine(dist: Distribution, a: float, b: float = 0.0) -> TransformedDistribut
         tensor(0.1995)
     """
     if a == 0:
-        raise refuse("affine", "a", "a finite number other than 0", a, "A constant has no density.")
+        raise usage_error(
+            "affine", "a", "a finite number other than 0", a, "A constant has no density."
+        )
     return TransformedDistribution(dist, AffineTransform(b, a))
 
 
 @checked
 def density_of_sum(
-    f: Float[Tensor, " n"], g: Float[Tensor, " m"], step: Positive
+    f: Float[Tensor, " n"], g: Float[Tensor, " m"], step: PositiveFloat
 ) -> Float[Tensor, " n+m-1"]:
     r"""Convolves the densities of two independent variables, on grids with the same step.
 
@@ -293,7 +295,7 @@ def density_of_sum(
     """
     for name, density in (("f", f), ("g", g)):
         if not (density.numel() and bool((density >= 0).all()) and bool(density.isfinite().all())):
-            raise refuse("density_of_sum", name, "a density, finite and >= 0", density)
+            raise usage_error("density_of_sum", name, "a density, finite and >= 0", density)
     total = fftconvolve(f.detach().cpu().numpy(), g.detach().cpu().numpy())
     return torch.from_numpy(step * total).to(f).clamp(min=0)  # the transform rounds around 0
 
@@ -324,7 +326,7 @@ def score_gradient(
     """
     n = len(samples)
     if n < 2:
-        raise refuse("score_gradient", "samples", "two or more, for a standard error", n)
+        raise usage_error("score_gradient", "samples", "two or more, for a standard error", n)
     values = vmap(f)(samples)
     scores = vmap(grad(log_prob_fn), in_dims=(None, 0))(theta, samples)  # (n, *shape)
     if baseline == "leave-one-out":

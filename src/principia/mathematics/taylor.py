@@ -55,9 +55,14 @@ from jaxtyping import Float, Int, Shaped
 from torch import Tensor, nn
 from torch.func import functional_call, grad, jacrev, vjp, vmap
 
-from principia.lab.domains import Count, NonNegative, Positive, Range
-from principia.lab.errors import refuse
-from principia.lab.knobs import checked
+from principia.lab.params import (
+    NonNegativeFloat,
+    PositiveFloat,
+    PositiveInt,
+    Range,
+    checked,
+    usage_error,
+)
 from principia.mathematics.matrix_calculus import jacobian
 
 Function = Callable[[Tensor], Tensor]
@@ -91,7 +96,7 @@ def taylor_coefficients(f: Function, a: Point, order: Order) -> Float[Tensor, "o
         if derivatives[0].shape != t.shape:
             got = f"shape {tuple(derivatives[0].shape)} for {tuple(t.shape)}"
             hint = "It must treat every entry alike: take torch.exp, not torch.sum."
-            raise refuse("taylor_coefficients", "f", "a function of each entry", got, hint)
+            raise usage_error("taylor_coefficients", "f", "a function of each entry", got, hint)
         for _ in range(order):
             last = derivatives[-1]
             if last.requires_grad:
@@ -111,7 +116,9 @@ def _double(owner: str, name: str, value: Any) -> Tensor:
     if isinstance(value, int | float):
         return torch.tensor(value, dtype=torch.float64)
     got = value.dtype if isinstance(value, Tensor) else value
-    raise refuse(owner, name, "a number or a float64 tensor", got, "Convert it with .double().")
+    raise usage_error(
+        owner, name, "a number or a float64 tensor", got, "Convert it with .double()."
+    )
 
 
 @final
@@ -185,8 +192,8 @@ def quadrature() -> tuple[Tensor, Tensor]:
 @checked
 @torch.no_grad()
 def finite_difference(
-    f: Function, x: Shaped[Tensor, "..."], eps: Positive | None = None, method: Method = "central",
-    *, coordinates: Int[Tensor, " k"] | None = None,
+    f: Function, x: Shaped[Tensor, "..."], eps: PositiveFloat | None = None,
+    method: Method = "central", *, coordinates: Int[Tensor, " k"] | None = None,
 ) -> Float[Tensor, "..."]:
     r"""Estimates derivatives by differences, one coordinate at a time, all of them batched.
 
@@ -210,7 +217,7 @@ def finite_difference(
     chosen = places if coordinates is None else coordinates
     if not bool(((chosen >= 0) & (chosen < x.numel())).all()):
         domain = f"each in [0, {x.numel() - 1}], for x has {x.numel()} entries"
-        raise refuse("finite_difference", "coordinates", domain, chosen.tolist())
+        raise usage_error("finite_difference", "coordinates", domain, chosen.tolist())
 
     def moved(place: Tensor, by: float) -> Tensor:
         return f((flat + by * (places == place).to(flat)).view(x.shape))
@@ -224,7 +231,9 @@ def finite_difference(
         if "randomness" not in str(error):
             raise
         hint = "Of a network with dropout, call .eval() first."
-        raise refuse("finite_difference", "f", "a function without dice", "random", hint) from error
+        raise usage_error(
+            "finite_difference", "f", "a function without dice", "random", hint
+        ) from error
     columns = (ahead - back).movedim(0, -1) / (2 * eps if method == "central" else eps)
     return columns if coordinates is not None else columns.reshape((*columns.shape[:-1], *x.shape))
 
@@ -232,7 +241,7 @@ def finite_difference(
 def _need_floats(owner: str, x: Tensor, name: str = "x") -> None:
     if not x.is_floating_point() or not x.numel():
         got, hint = f"{x.dtype} {tuple(x.shape)}", "Convert integers with .double()."
-        raise refuse(owner, name, "a tensor of floats, not empty", got, hint)
+        raise usage_error(owner, name, "a tensor of floats, not empty", got, hint)
 
 
 def best_step(x: Tensor, method: Method) -> float:
@@ -242,7 +251,8 @@ def best_step(x: Tensor, method: Method) -> float:
 
 @checked
 def gradient_check(
-    f: Function, x: Shaped[Tensor, "..."], eps: Positive | None = None, method: Method = "central"
+    f: Function, x: Shaped[Tensor, "..."], eps: PositiveFloat | None = None,
+    method: Method = "central"
 ) -> float:
     r"""Compares backpropagation with differences: the largest error, in units of the largest entry.
 
@@ -286,7 +296,9 @@ def _of_everything(
     if any(one.dtype != torch.float64 for one in parts):
         got = ", ".join(sorted({str(one.dtype) for one in parts}))
         hint = "Convert both with .double(): in float32 rounding hides a wrong gradient."
-        raise refuse("gradient_check", "f and x", "a module and its input in float64", got, hint)
+        raise usage_error(
+            "gradient_check", "f and x", "a module and its input in float64", got, hint
+        )
 
     def split(theta: Tensor) -> list[Tensor]:
         pieces = theta.split([one.numel() for one in parts])
@@ -325,13 +337,13 @@ def _scalar(owner: str, f: Function, x: Tensor) -> Tensor:
     value = f(x).detach()
     if value.shape != ():
         got = f"shape {tuple(value.shape)}"
-        raise refuse(owner, "f", "a function with one number as value", got, "Sum it up.")
+        raise usage_error(owner, "f", "a function with one number as value", got, "Sum it up.")
     return value
 
 
 @checked
 def newton(
-    f: Function, x0: Shaped[Tensor, " n"], steps: Count, damping: NonNegative = 0.0,
+    f: Function, x0: Shaped[Tensor, " n"], steps: PositiveInt, damping: NonNegativeFloat = 0.0,
     line_search: bool = True,
 ) -> Float[Tensor, "T n"]:
     r"""Minimizes by $x\leftarrow x-(\nabla^2f+\lambda I)^{-1}\nabla f$ and gives every iterate.
@@ -358,7 +370,9 @@ def newton(
         g, H = gradient(x).detach(), hessian(x).detach()
         if not bool(g.isfinite().all() & H.isfinite().all()):
             domain = "a function with finite derivatives at every iterate"
-            raise refuse("newton", "f", domain, f"x = {x.tolist()}", "Start nearer to the minimum.")
+            raise usage_error(
+                "newton", "f", domain, f"x = {x.tolist()}", "Start nearer to the minimum."
+            )
         step = -torch.cholesky_solve(g[:, None], _factor(H, damping))[:, 0]
         x = x + (_length(f, x, step, float(g @ step)) if line_search else 1.0) * step
         trace.append(x)
@@ -378,7 +392,7 @@ def _factor(H: Tensor, damping: float) -> Tensor:
     elif bool((L.diagonal() ** 2 > rounding * H.diagonal()).all()):
         return L
     got, hint = "a singular one", "Pass a positive damping, such as damping=1e-3."
-    raise refuse("newton", "f", "a function with a nonsingular Hessian", got, hint)
+    raise usage_error("newton", "f", "a function with a nonsingular Hessian", got, hint)
 
 
 def _length(f: Function, x: Tensor, step: Tensor, decline: float) -> float:

@@ -7,6 +7,6 @@ everything is solved exactly (`linear_network`, `linear_dynamics`); layers that 
 is x (B, n), W (m, n), b (m).
 """
 
-from principia.lab.catalog import lazy_exports
+from principia.lab.course.catalog import lazy_exports
 
 __getattr__, __dir__ = lazy_exports(__name__)

@@ -50,9 +50,7 @@ from torch import Tensor, nn
 
 from principia.connectionism.delta_rule import ACTIVATIONS as UNITS
 from principia.connectionism.delta_rule import EXACT
-from principia.lab.domains import Positive, Range
-from principia.lab.errors import refuse
-from principia.lab.knobs import checked, knobs_of
+from principia.lab.params import PositiveFloat, Range, checked, knobs_of, usage_error
 from principia.lab.seeds import Seed
 from principia.regression.logistic import logit
 
@@ -90,7 +88,7 @@ class GELUAlpha(nn.Module):
     """
 
     @checked
-    def __init__(self, *, alpha: Positive = 1.0) -> None:
+    def __init__(self, *, alpha: PositiveFloat = 1.0) -> None:
         super().__init__()
         self.alpha = alpha
 
@@ -123,7 +121,7 @@ class Activation:
 
     module: Callable[[], nn.Module]
     derivative: Callable[[Tensor], Tensor]
-    sup: Positive = 1.0
+    sup: PositiveFloat = 1.0
     kinks: Mapping[float, tuple[float, float]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -134,7 +132,7 @@ class _Table(dict[str, Activation]):
     """A table that names all its rows when it is asked for one that it does not have."""
 
     def __missing__(self, name: Any) -> Activation:
-        raise refuse("ACTIVATIONS", "name", f"one of {', '.join(map(repr, self))}", name)
+        raise usage_error("ACTIVATIONS", "name", f"one of {', '.join(map(repr, self))}", name)
 
 
 ACTIVATIONS: Mapping[str, Activation] = _Table(
@@ -168,7 +166,7 @@ def inverse_sigmoid(y: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
     outside = ~((y > 0) & (y < 1))
     if outside.any():
         hint = "No finite field gives it: clamp y, or keep the field."
-        raise refuse("inverse_sigmoid", "y", "in (0, 1)", float(y[outside][0]), hint)
+        raise usage_error("inverse_sigmoid", "y", "in (0, 1)", float(y[outside][0]), hint)
     return logit(y)
 
 
@@ -192,7 +190,7 @@ def tanh_to_sigmoid(mlp: nn.Module) -> nn.Module:
     if not isinstance(mlp, MLP) or mlp.activation != "tanh":
         got = getattr(mlp, "activation", type(mlp).__name__)
         hint = "Only tanh is a sigmoid up to scale and shift."
-        raise refuse("tanh_to_sigmoid", "mlp", "an MLP with activation='tanh'", got, hint)
+        raise usage_error("tanh_to_sigmoid", "mlp", "an MLP with activation='tanh'", got, hint)
     kept = {"out_activation": mlp.out_activation, "rng": torch.Generator()}
     made = MLP(mlp.sizes, activation="sigmoid", **kept).to(next(mlp.parameters()))
     pairs: Any = zip(mlp.layers, made.layers, strict=True)

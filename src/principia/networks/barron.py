@@ -55,9 +55,7 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
-from principia.lab.domains import Count, Positive, Range
-from principia.lab.errors import refuse
-from principia.lab.knobs import checked
+from principia.lab.params import PositiveFloat, PositiveInt, Range, checked, usage_error
 from principia.networks.mlp import MLP
 
 FFTDim = Annotated[int, Range(1, 3)]
@@ -67,7 +65,7 @@ SHARPNESS = (0.5, 5.0)  # of the sigmoids that a pool offers, per standard devia
 
 @checked
 def barron_constant(
-    f: Callable[[Tensor], Tensor], n: FFTDim, *, half: Positive, points: Count
+    f: Callable[[Tensor], Tensor], n: FFTDim, *, half: PositiveFloat, points: PositiveInt
 ) -> float:
     r"""Integrates $\Vert\omega\Vert|\hat f(\omega)|$ by a fast Fourier transform on a grid.
 
@@ -94,13 +92,13 @@ def barron_constant(
     ):
         outside = max(float(grid.select(axis, edge).abs().max()) for axis in range(n))
         if not outside <= CLIPPED * float(grid.abs().max()):
-            raise refuse("barron_constant", name, "so large that the grid holds f", got, hint)
+            raise usage_error("barron_constant", name, "so large that the grid holds f", got, hint)
     norms = torch.stack(torch.meshgrid(*[frequency] * n, indexing="ij")).norm(dim=0)
     return float((norms * spectrum).sum() / (2 * half) ** n)
 
 
 @checked
-def gaussian_constant(n: Count, *, s: Positive) -> float:
+def gaussian_constant(n: PositiveInt, *, s: PositiveFloat) -> float:
     r"""Gives $C_f$ of the Gaussian $e^{-\Vert x\Vert^2/2s^2}$, which grows like $\sqrt n$.
 
     Args:
@@ -127,8 +125,8 @@ def cosine_constant(omega: Float[Tensor, " n"]) -> float:
 
 @checked
 def greedy_network(
-    x: Float[Tensor, "N n"], y: Float[Tensor, " N"], units: Count, *, candidates: Count = 400,
-    rng: torch.Generator,
+    x: Float[Tensor, "N n"], y: Float[Tensor, " N"], units: PositiveInt, *,
+    candidates: PositiveInt = 400, rng: torch.Generator,
 ) -> tuple[MLP, Float[Tensor, " m"]]:
     r"""Builds a network unit by unit: each time the sigmoid that says most about what is left.
 
@@ -155,7 +153,7 @@ def greedy_network(
     usable = bool(x.isfinite().all() & y.isfinite().all()) and bool((x != x.mean()).any())
     if len(x) != len(y) or len(x) <= units or not usable:
         domain = f"finite and not constant, with more than {units} rows for {units} units"
-        raise refuse("greedy_network", "x and y", domain, f"{len(x)} and {len(y)} rows")
+        raise usage_error("greedy_network", "x and y", domain, f"{len(x)} and {len(y)} rows")
     tiny = torch.finfo(y.dtype).eps ** 0.5  # a unit so near to the span of the others is rounding
     Q, R = y.new_zeros(len(y), units + 1), torch.eye(units + 1).to(y)
     Q[:, 0], R[0, 0] = len(y) ** -0.5, len(y) ** 0.5  # the constant comes first
@@ -199,7 +197,7 @@ def sigmoid_network(W: Tensor, b: Tensor, outer: Tensor) -> MLP:
 
 
 @checked
-def fixed_fourier_error(n: Count, m: Count) -> float:
+def fixed_fourier_error(n: PositiveInt, m: PositiveInt) -> float:
     r"""Finds the worst error of the m lowest waves over all $\cos(2\pi k\cdot x)/\Vert k\Vert$.
 
     It is measured in $L_2$ on $[0,1]^n$. Each of these waves has $C_f=1$ and the squared norm

@@ -54,9 +54,14 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 from torch import Tensor, nn
 
-from principia.lab.domains import Count, Positive, Range
-from principia.lab.errors import refuse
-from principia.lab.knobs import check_params, checked
+from principia.lab.params import (
+    PositiveFloat,
+    PositiveInt,
+    Range,
+    check_params,
+    checked,
+    usage_error,
+)
 
 Array = np.ndarray
 
@@ -104,7 +109,7 @@ class Whitener(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
         rounding = (np.finfo(float).eps * max(X.shape) * np.abs(X).max()) ** 2  # of the mean
         kept = moments > max(self.eps * moments[0], rounding)
         if not kept.any():
-            raise refuse("Whitener", "X", "inputs that vary", X[0].tolist(), "All are alike.")
+            raise usage_error("Whitener", "X", "inputs that vary", X[0].tolist(), "All are alike.")
         self.moments_, self.directions_ = moments[kept], directions[kept]
         self.dropped_ = X.shape[1] - int(kept.sum())
         self._n_features_out = X.shape[1] if self.kind == "zca" else int(kept.sum())
@@ -127,7 +132,7 @@ class Whitener(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
 
 @checked
 def cross_moment(
-    X: Float[Tensor, "N n"], Y: Float[Tensor, "N k"], *, tol: Positive = 1e-6
+    X: Float[Tensor, "N n"], Y: Float[Tensor, "N k"], *, tol: PositiveFloat = 1e-6
 ) -> Float[Tensor, "k n"]:
     r"""Averages $\Gamma=E[yx^\top]$, all that a linear network learns of whitened inputs.
 
@@ -145,14 +150,14 @@ def cross_moment(
     if not gap <= tol:
         domain = f"whitened, ‖E[xx'] - I‖ in [0, {tol:g}]"
         hint = "Whitener().fit_transform(X) is."
-        raise refuse("cross_moment", "X", domain, float(f"{gap:.3g}"), hint)
+        raise usage_error("cross_moment", "X", domain, float(f"{gap:.3g}"), hint)
     return Y.mT @ X / len(X)
 
 
 @checked
 def linear_flow(
     A0: Float[Tensor, "k n"], Gamma: Float[Tensor, "k n"], t: Float[Tensor, " T"], *,
-    lr: Positive = 1.0,
+    lr: PositiveFloat = 1.0,
 ) -> Float[Tensor, "T k n"]:
     r"""Follows one layer down the gradient: $A(t)=\Gamma+(A_0-\Gamma)e^{-2\eta t}$.
 
@@ -191,7 +196,7 @@ def _strengths(owner: str, a0: float | Tensor, s: Tensor) -> Tensor:
     if start.shape not in ((), s.shape) or not bool(((start > 0) & start.isfinite()).all()):
         domain = f"in (0, inf), one value or {len(s)}"
         hint = "A mode that starts at 0 is never learned."
-        raise refuse(owner, "a0", domain, start.tolist(), hint)
+        raise usage_error(owner, "a0", domain, start.tolist(), hint)
     return start.expand_as(s)
 
 
@@ -218,7 +223,7 @@ class TwoLayerLinear(nn.Module):
         super().__init__()
         if Q.ndim != 2 or W.ndim != 2 or Q.shape[1] != len(W):
             got = (tuple(Q.shape), tuple(W.shape))
-            raise refuse("TwoLayerLinear", "Q and W", "of shapes (k, h) and (h, n)", got)
+            raise usage_error("TwoLayerLinear", "Q and W", "of shapes (k, h) and (h, n)", got)
         self.Q, self.W = (nn.Parameter(part.detach().clone()) for part in (Q, W))
 
     def forward(self, x: Float[Tensor, "*B n"]) -> Float[Tensor, "*B k"]:
@@ -237,8 +242,8 @@ class TwoLayerLinear(nn.Module):
 
     @checked
     def descend(
-        self, Gamma: Float[Tensor, "k n"], *, lr: Positive, steps: Count, every: Count = 1,
-        moment: Float[Tensor, "n n"] | None = None,
+        self, Gamma: Float[Tensor, "k n"], *, lr: PositiveFloat, steps: PositiveInt,
+        every: PositiveInt = 1, moment: Float[Tensor, "n n"] | None = None,
     ) -> tuple[Float[Tensor, "T k h"], Float[Tensor, "T h n"]]:
         r"""Take steps down the gradient, and give Q and W at the start and after each `every`.
 
@@ -248,7 +253,7 @@ class TwoLayerLinear(nn.Module):
         longest = 1 / (4 * float(torch.linalg.matrix_norm(Gamma, 2)) or np.finfo(float).tiny)
         if lr > longest:
             domain = f"in (0, 1/(4σ₁)] = (0, {longest:.3g}]"
-            raise refuse("TwoLayerLinear.descend", "lr", domain, lr)
+            raise usage_error("TwoLayerLinear.descend", "lr", domain, lr)
         Q, W = self.Q.detach(), self.W.detach()
         seen = [(Q, W)]
         for step in range(1, steps + 1):
@@ -306,6 +311,6 @@ def aligned_init(
     if R.shape[1] != len(s) or not bool((overlaps - torch.eye(len(overlaps)).to(s)).norm() < 1e-5):
         domain = f"orthonormal columns, one for each of {len(s)} modes"
         hint = "torch.linalg.qr(...).Q has such columns."
-        raise refuse("aligned_init", "rotation", domain, tuple(R.shape), hint)
+        raise usage_error("aligned_init", "rotation", domain, tuple(R.shape), hint)
     root = _strengths("aligned_init", a0, s).sqrt()
     return TwoLayerLinear((U * root) @ R.mT, (R * root) @ Vh)

@@ -48,9 +48,7 @@ from scipy.linalg import subspace_angles
 from torch import Tensor, nn
 from torch.nn import functional
 
-from principia.lab.domains import Count, Natural
-from principia.lab.errors import refuse
-from principia.lab.knobs import checked
+from principia.lab.params import NonNegativeInt, PositiveInt, checked, usage_error
 from principia.networks.mlp import MLP
 
 CENTERED = 1e-4  # a mean this short, in units of the data, turns directions by 1e-8
@@ -80,12 +78,13 @@ class LinearNetwork(nn.Module):
 
     @checked
     def __init__(
-        self, sizes: tuple[Count, ...], *, bias: bool = False, rng: torch.Generator | None = None
+        self, sizes: tuple[PositiveInt, ...], *, bias: bool = False,
+        rng: torch.Generator | None = None
     ) -> None:
         super().__init__()
         if len(sizes) < 2:
             hint = "Name the width of the inputs and that of the outputs."
-            raise refuse("LinearNetwork", "sizes", "two or more values", sizes, hint)
+            raise usage_error("LinearNetwork", "sizes", "two or more values", sizes, hint)
         self.layers = MLP(sizes, activation="identity", bias=bias, rng=rng).layers
 
     def forward(self, x: Float[Tensor, "*B n"]) -> Float[Tensor, "*B m"]:
@@ -102,7 +101,7 @@ class LinearNetwork(nn.Module):
 
 @checked
 def truncated_svd(
-    X: Float[Tensor, "p q"], k: Natural
+    X: Float[Tensor, "p q"], k: NonNegativeInt
 ) -> tuple[Float[Tensor, "p r"], Float[Tensor, " r"], Float[Tensor, "r q"]]:
     r"""Finds the best approximation of rank k or less: $\hat X=U_k\Sigma_kV_k^\top$, in factors.
 
@@ -119,7 +118,7 @@ def truncated_svd(
 
 @checked
 def autoencoder_from_svd(
-    X: Float[Tensor, "B n"], m: Count, *, gauge: Float[Tensor, "m m"] | None = None,
+    X: Float[Tensor, "B n"], m: PositiveInt, *, gauge: Float[Tensor, "m m"] | None = None,
     centered: bool = True,
 ) -> LinearNetwork:
     r"""Builds the best linear autoencoder of the data, without training.
@@ -141,7 +140,7 @@ def autoencoder_from_svd(
     if centered and mean.norm() > CENTERED * X.square().mean(0).sum().sqrt():
         hint = "Subtract X.mean(dim=0), or pass centered=False for the best code of raw data."
         got = f"a mean of length {float(mean.norm()):.3g}"
-        raise refuse("autoencoder_from_svd", "X", "centered", got, hint)
+        raise usage_error("autoencoder_from_svd", "X", "centered", got, hint)
     if m > n:
         warnings.warn(
             f"autoencoder_from_svd: m = {m} hidden units for n = {n} inputs are no bottleneck: the "
@@ -152,7 +151,7 @@ def autoencoder_from_svd(
     if gauge.shape != (m, m) or int(torch.linalg.matrix_rank(gauge)) < m:
         got = f"shape {tuple(gauge.shape)} and rank {int(torch.linalg.matrix_rank(gauge))}"
         hint = "A code that loses a direction cannot be decoded."
-        raise refuse("autoencoder_from_svd", "gauge", f"invertible, ({m}, {m})", got, hint)
+        raise usage_error("autoencoder_from_svd", "gauge", f"invertible, ({m}, {m})", got, hint)
     directions = truncated_svd(X, m)[2].mT  # (n, m), or as many as there are
     directions = functional.pad(directions, (0, m - directions.shape[1]))
     net = LinearNetwork((n, m, n), rng=torch.Generator()).to(X)
@@ -180,13 +179,13 @@ def principal_angles(A: Float[Tensor, "n p"], B: Float[Tensor, "n q"]) -> Float[
     if len(A) != len(B) or not bool(A.any()) or not bool(B.any()):
         got = f"shapes {tuple(A.shape)} and {tuple(B.shape)}"
         hint = "Put one basis vector a column."
-        raise refuse("principal_angles", "A and B", "nonzero, of equal height", got, hint)
+        raise usage_error("principal_angles", "A and B", "nonzero, of equal height", got, hint)
     return A.new_tensor(subspace_angles(*(one.detach().cpu().double().numpy() for one in (A, B))))
 
 
 @checked
 def critical_points(
-    S: Float[Tensor, "n n"], m: Count, *, rank: Natural | None = None
+    S: Float[Tensor, "n n"], m: PositiveInt, *, rank: NonNegativeInt | None = None
 ) -> tuple[Int[Tensor, "P r"], Float[Tensor, "P n m"], Float[Tensor, "P m n"]]:
     r"""Lists where the gradient of the autoencoder's loss is 0: $D=U_I$, $E=U_I^\top$ for all $I$.
 
@@ -208,10 +207,10 @@ def critical_points(
     n, rank = len(S), m if rank is None else rank
     if S.shape != (n, n) or not torch.allclose(S, S.mT):
         hint = "Pass X.T @ X / len(X)."
-        raise refuse("critical_points", "S", "square and symmetric", tuple(S.shape), hint)
+        raise usage_error("critical_points", "S", "square and symmetric", tuple(S.shape), hint)
     if not rank <= min(m, n) or math.comb(n, rank) > MANY:
         domain = f"at most m = {m} and n = {n}, with at most {MANY} subsets"
-        raise refuse("critical_points", "rank", domain, rank, "Take fewer units or inputs.")
+        raise usage_error("critical_points", "rank", domain, rank, "Take fewer units or inputs.")
     U = torch.linalg.eigh(S).eigenvectors.flip(1)  # largest eigenvalue first
     subsets = torch.tensor(list(itertools.combinations(range(n), rank)), dtype=torch.long)
     D = functional.pad(U[:, subsets].movedim(1, 0), (0, m - rank))  # (P, n, m)

@@ -60,9 +60,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from principia.connectionism.margin import signed_distance
-from principia.lab.domains import Count, Range
-from principia.lab.errors import refuse
-from principia.lab.knobs import checked
+from principia.lab.params import PositiveInt, Range, checked, usage_error
 from principia.networks.mlp import MLP
 
 Array = np.ndarray
@@ -90,7 +88,7 @@ class KHinge(nn.Module):
         super().__init__()
         if w.ndim != 2 or not len(w) or b.shape != w.shape[:1]:
             got = f"{tuple(w.shape)} and {tuple(b.shape)}"
-            raise refuse("KHinge", "w and b", "of shapes (k, n) and (k,), k >= 1", got)
+            raise usage_error("KHinge", "w and b", "of shapes (k, n) and (k,), k >= 1", got)
         self.w, self.b = nn.Parameter(w), nn.Parameter(b)
 
     def forward(self, x: Float[Tensor, "*B n"]) -> Float[Tensor, "*B"]:
@@ -124,7 +122,8 @@ class Maxout(nn.Module):
 
     @checked
     def __init__(
-        self, n: Count, m: Count, *, pieces: Count = 2, rng: torch.Generator | None = None
+        self, n: PositiveInt, m: PositiveInt, *, pieces: PositiveInt = 2,
+        rng: torch.Generator | None = None
     ) -> None:
         super().__init__()
         self.pieces = pieces
@@ -133,12 +132,14 @@ class Maxout(nn.Module):
     @classmethod
     @checked
     def from_rows(
-        cls, weight: Float[Tensor, "rows n"], bias: Float[Tensor, " rows"], *, pieces: Count
+        cls, weight: Float[Tensor, "rows n"], bias: Float[Tensor, " rows"], *, pieces: PositiveInt
     ) -> "Maxout":
         """Build a layer of given affine functions: each unit takes the next `pieces` rows."""
         width, n = weight.shape
         if not width or width % pieces:
-            raise refuse("Maxout", "pieces", f"a divisor of the {width} rows of weight", pieces)
+            raise usage_error(
+                "Maxout", "pieces", f"a divisor of the {width} rows of weight", pieces
+            )
         layer = cls(n, width // pieces, pieces=pieces, rng=torch.Generator()).to(weight)
         layer.load_state_dict({"rows.weight": weight, "rows.bias": bias})
         return layer
@@ -170,14 +171,14 @@ class MaxoutMLP(nn.Module):
 
     @checked
     def __init__(
-        self, sizes: tuple[Count, ...], *, pieces: Count = 2,
+        self, sizes: tuple[PositiveInt, ...], *, pieces: PositiveInt = 2,
         dropout: Annotated[float, Range(0, 1, open="high")] = 0.0,
         rng: torch.Generator | None = None,
     ) -> None:
         super().__init__()
         if len(sizes) < 2:
             hint = "Name the width of the input and of the output."
-            raise refuse("MaxoutMLP", "sizes", "two or more values", sizes, hint)
+            raise usage_error("MaxoutMLP", "sizes", "two or more values", sizes, hint)
         hidden = [Maxout(n, m, pieces=pieces, rng=rng) for n, m in pairwise(sizes[:-1])]
         self.hidden, self.dropout = nn.ModuleList(hidden), nn.Dropout(dropout)
         self.out = MLP(sizes[-2:], rng=rng).layers[0]
@@ -209,7 +210,7 @@ def hinge_decomposition(W: Float[Tensor, "K n"], b: Float[Tensor, " K"]) -> Term
     if not K or most > LIMIT:
         hint = "Maxima of fewer pieces, or of fewer variables, can be decomposed."
         domain = f"of 1 piece or more whose triangulation has at most {LIMIT} simplices"
-        raise refuse("hinge_decomposition", "W", domain, f"{K} pieces, up to {most}", hint)
+        raise usage_error("hinge_decomposition", "W", domain, f"{K} pieces, up to {most}", hint)
     simplices = upper_simplices(W.detach().double().numpy(), b.detach().double().numpy())
     tops = [tuple(sorted(map(int, one))) for one in simplices]
     faces = {face for top in tops for k in range(1, len(top) + 1) for face in combinations(top, k)}
@@ -257,7 +258,9 @@ def difference_of_maxes(net: MLP) -> tuple[KHinge, KHinge]:
     """
     if (net.activation, net.out_activation, net.sizes[-1]) != ("relu", None, 1):
         got = f"activations {net.activation!r} and {net.out_activation!r}, {net.sizes[-1]} outputs"
-        raise refuse("difference_of_maxes", "net", "a ReLU network with one affine output", got)
+        raise usage_error(
+            "difference_of_maxes", "net", "a ReLU network with one affine output", got
+        )
     n = net.sizes[0]
     zero = np.zeros((1, n + 1))  # a piece is a row of slopes and bias
     units = [(np.eye(n + 1)[[i]], zero) for i in range(n)]
@@ -287,7 +290,7 @@ def _sum_of_maxes(one: Array, two: Array) -> Array:
     count = len(one) * len(two)
     if count > LIMIT:
         hint = "Only small networks can be converted."
-        raise refuse("difference_of_maxes", "net", f"of at most {LIMIT} pieces", count, hint)
+        raise usage_error("difference_of_maxes", "net", f"of at most {LIMIT} pieces", count, hint)
     return _pruned((one[:, None] + two).reshape(count, -1))
 
 
@@ -301,7 +304,7 @@ def _pruned(rows: Array) -> Array:
 
 
 @checked
-def avu_max(k: Count) -> nn.Sequential:
+def avu_max(k: PositiveInt) -> nn.Sequential:
     r"""Builds the maximum of k numbers from absolute values, nested $\lceil\log_2k\rceil$ deep.
 
     A binary tree: each level replaces pairs by $\frac12(a+b+\vert a-b\vert)$.
@@ -330,7 +333,7 @@ class _PairMax(nn.Module):
 
     def forward(self, x: Float[Tensor, "*B k"]) -> Float[Tensor, "*B half"]:
         if x.shape[-1] != self.width:
-            raise refuse("avu_max", "x", f"of width {self.width}", tuple(x.shape))
+            raise usage_error("avu_max", "x", f"of width {self.width}", tuple(x.shape))
         paired = self.width // 2 * 2
         a, b = x[..., 0:paired:2], x[..., 1:paired:2]
         return torch.cat([(a + b + (a - b).abs()) / 2, x[..., paired:]], dim=-1)

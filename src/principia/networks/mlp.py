@@ -53,9 +53,18 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from principia.lab.domains import Choice, Count, Each, Natural, Positive, Range, Signs
-from principia.lab.errors import UsageError, refuse
-from principia.lab.knobs import checked
+from principia.lab.params import (
+    Choice,
+    Each,
+    NonNegativeInt,
+    PositiveFloat,
+    PositiveInt,
+    Range,
+    Signs,
+    UsageError,
+    checked,
+    usage_error,
+)
 from principia.networks.activations import ACTIVATIONS
 
 ActivationName = Annotated[str, Choice(tuple(ACTIVATIONS))]
@@ -94,7 +103,7 @@ class MLP(nn.Module):
         super().__init__()
         if len(sizes) < 2:
             hint = "Name the width of the input and that of the output."
-            raise refuse("MLP", "sizes", "two or more values", sizes, hint)
+            raise usage_error("MLP", "sizes", "two or more values", sizes, hint)
         self.activation, self.out_activation = activation, out_activation
         self.phi = ACTIVATIONS[activation].module()
         self.out_phi = ACTIVATIONS[out_activation or "identity"].module()
@@ -140,7 +149,7 @@ def _wrong_width(number: int, n: int, x: Tensor) -> UsageError:
 
 
 @checked
-def permute_hidden(mlp: MLP, layer: Count, perm: Int[Tensor, " m"] | Sequence[int]) -> MLP:
+def permute_hidden(mlp: MLP, layer: PositiveInt, perm: Int[Tensor, " m"] | Sequence[int]) -> MLP:
     r"""Renames the units of a hidden layer with their outgoing weights: the function stays.
 
     Args:
@@ -157,7 +166,7 @@ def permute_hidden(mlp: MLP, layer: Count, perm: Int[Tensor, " m"] | Sequence[in
     order, m = torch.as_tensor(perm, device=incoming.device), len(incoming)
     if order.shape != (m,) or not torch.equal(order.sort().values, torch.arange(m).to(order)):
         domain = f"a permutation of the {m} units of layer {layer}, 0 to {m - 1}"
-        raise refuse("permute_hidden", "perm", domain, order.tolist())
+        raise usage_error("permute_hidden", "perm", domain, order.tolist())
     return rebuilt_with(mlp, layer, incoming[order], outgoing[:, order])
 
 
@@ -165,12 +174,12 @@ def hidden_weights(owner: str, mlp: MLP, layer: int, i: int = 0) -> tuple[Tensor
     """Copy what enters a hidden layer, one row [w b] a unit, and what leaves it, one column."""
     hidden = len(mlp.layers) - 1
     if layer > hidden:
-        raise refuse(owner, "layer", f"one of the {hidden} hidden layers, from 1", layer)
+        raise usage_error(owner, "layer", f"one of the {hidden} hidden layers, from 1", layer)
     before, after = mlp.layers[layer - 1 : layer + 1]
     parts = [one.detach() for one in (before.weight, before.bias) if one is not None]
     incoming = torch.cat([one.reshape(len(one), -1) for one in parts], dim=1)
     if i >= len(incoming):
-        raise refuse(owner, "i", f"an integer in [0, {len(incoming) - 1}]", i)
+        raise usage_error(owner, "i", f"an integer in [0, {len(incoming) - 1}]", i)
     return incoming, after.weight.detach().clone()
 
 
@@ -186,7 +195,7 @@ def rebuilt_with(mlp: MLP, layer: int, incoming: Tensor, outgoing: Tensor) -> ML
 
 
 @checked
-def flip_signs(mlp: MLP, layer: Count, signs: Annotated[Tensor, Signs]) -> MLP:
+def flip_signs(mlp: MLP, layer: PositiveInt, signs: Annotated[Tensor, Signs]) -> MLP:
     r"""Changes the sign of hidden units and of their outgoing weights; $\varphi$ must be odd.
 
     Args:
@@ -208,7 +217,7 @@ def _need_law(owner: str, mlp: MLP, factor: float, word: str) -> None:
     """Refuse an activation that does not commute with a factor."""
     z = torch.linspace(-4, 4, 33, dtype=torch.float64)
     if not torch.allclose(mlp.phi(factor * z), factor * mlp.phi(z), rtol=1e-12, atol=0):
-        raise refuse(owner, "the activation", word, mlp.activation)
+        raise usage_error(owner, "the activation", word, mlp.activation)
 
 
 def with_scaled_units(owner: str, mlp: MLP, layer: int, factors: Tensor) -> MLP:
@@ -216,13 +225,13 @@ def with_scaled_units(owner: str, mlp: MLP, layer: int, factors: Tensor) -> MLP:
     incoming, outgoing = hidden_weights(owner, mlp, layer)
     if factors.shape != (len(incoming),):
         domain = f"one for each of the {len(incoming)} units of layer {layer}"
-        raise refuse(owner, "signs", domain, tuple(factors.shape))
+        raise usage_error(owner, "signs", domain, tuple(factors.shape))
     factors = factors.to(incoming)
     return rebuilt_with(mlp, layer, factors[:, None] * incoming, outgoing / factors)
 
 
 @checked
-def rescale_unit(mlp: MLP, layer: Count, i: Natural, c: Positive) -> MLP:
+def rescale_unit(mlp: MLP, layer: PositiveInt, i: NonNegativeInt, c: PositiveFloat) -> MLP:
     r"""Multiplies what enters a hidden unit and divides what leaves it, as rectifiers allow.
 
     Args:
@@ -244,8 +253,8 @@ def rescale_unit(mlp: MLP, layer: Count, i: Natural, c: Positive) -> MLP:
 
 @checked
 def widen(
-    mlp: MLP, layer: Count, how: Literal["zero", "split", "dead"] = "zero", *, i: Natural = 0,
-    alpha: float = 0.5, rng: torch.Generator | None = None,
+    mlp: MLP, layer: PositiveInt, how: Literal["zero", "split", "dead"] = "zero", *,
+    i: NonNegativeInt = 0, alpha: float = 0.5, rng: torch.Generator | None = None,
 ) -> MLP:
     r"""Adds a unit to a hidden layer without changing the function.
 
@@ -274,7 +283,7 @@ def widen(
         outgoing[:, i] *= alpha
     elif float(mlp.phi(row.new_zeros(1))) != 0:
         hint = f"A dead unit would add {mlp.activation}(0) times its outgoing weights."
-        raise refuse("widen", "how", f"'zero' or 'split' with {mlp.activation}", how, hint)
+        raise usage_error("widen", "how", f"'zero' or 'split' with {mlp.activation}", how, hint)
     else:
         _draw(column, len(incoming), rng)
     wider = torch.cat([incoming, row[None]]), torch.cat([outgoing, column[:, None]], dim=1)
@@ -300,7 +309,7 @@ def ridge(
 @checked
 def level_set_points(
     f: Callable[[Tensor], Tensor], c: float, *, low: float = -1.0, high: float = 1.0,
-    cells: Count = 100,
+    cells: PositiveInt = 100,
 ) -> Float[Tensor, "K 2"]:
     r"""Finds points of $\{f=c\}$ in a square: where the lines of a grid cross it, by bisection.
 
@@ -317,7 +326,7 @@ def level_set_points(
         True
     """
     if low >= high:
-        raise refuse("level_set_points", "low", f"below high, which is {high:g}", low)
+        raise usage_error("level_set_points", "low", f"below high, which is {high:g}", low)
     ticks = torch.linspace(low, high, cells + 1, dtype=torch.float64)
     grid = torch.cartesian_prod(ticks, ticks).view(cells + 1, cells + 1, 2)
     above = (f(grid.flatten(0, 1)) > c).view(cells + 1, cells + 1)
@@ -333,7 +342,7 @@ def level_set_points(
 
 
 @checked
-def as_linear_functional(f: Callable[[Tensor], Tensor], n: Count) -> Float[Tensor, " n"]:
+def as_linear_functional(f: Callable[[Tensor], Tensor], n: PositiveInt) -> Float[Tensor, " n"]:
     r"""Reads the weights of a linear $f(x)=w^\top x$ off the basis vectors: $w_i=f(e_i)$.
 
     Args:

@@ -39,9 +39,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from principia.lab.domains import Count, Natural
-from principia.lab.errors import refuse
-from principia.lab.knobs import checked
+from principia.lab.params import NonNegativeInt, PositiveInt, checked, usage_error
 from principia.networks.activations import ACTIVATIONS
 
 Kind = Literal["relu", "avu"]
@@ -71,7 +69,7 @@ class PolylineNetwork(nn.Module):
 
     @checked
     def __init__(
-        self, units: Natural, *, kind: Kind = "relu", rng: torch.Generator | None = None
+        self, units: NonNegativeInt, *, kind: Kind = "relu", rng: torch.Generator | None = None
     ) -> None:
         super().__init__()
         self.phi = ACTIVATIONS[kind].module()
@@ -111,7 +109,7 @@ class Polyline:
         self.knots, self.values = _increasing("Polyline", "knots", knots), values
         if values.shape != knots.shape or not bool(values.isfinite().all()):
             domain = f"{len(knots)} finite numbers, one a knot"
-            raise refuse("Polyline", "values", domain, values.tolist())
+            raise usage_error("Polyline", "values", domain, values.tolist())
 
     @property
     def slopes(self) -> Float[Tensor, " pieces"]:
@@ -153,7 +151,7 @@ def _increasing(owner: str, name: str, x: Tensor) -> Tensor:
     listed = x.ndim == 1 and len(x) >= 2 and x.is_floating_point()
     if not listed or not bool(x.isfinite().all() & (x.diff() > 0).all()):
         domain = "two or more finite numbers, each larger than the one before"
-        raise refuse(owner, name, domain, x.tolist(), f"torch.unique({name}) sorts them.")
+        raise usage_error(owner, name, domain, x.tolist(), f"torch.unique({name}) sorts them.")
     return x
 
 
@@ -183,7 +181,9 @@ def fit_values(
         tensor([0.4000])
     """
     if x.shape != y.shape or not bool(x.isfinite().all() & y.isfinite().all()):
-        raise refuse("fit_values", "x and y", "finite, of one length", f"{len(x)} and {len(y)}")
+        raise usage_error(
+            "fit_values", "x and y", "finite, of one length", f"{len(x)} and {len(y)}"
+        )
     hats = hat_functions(_increasing("fit_values", "knots", knots), x)
     return Polyline(knots, torch.linalg.lstsq(hats, y[:, None], driver="gelsd").solution[:, 0])
 
@@ -195,7 +195,7 @@ def hat_functions(knots: Tensor, x: Tensor) -> Tensor:
 
 @checked
 def best_knots(
-    x: Float[Tensor, " n"], y: Float[Tensor, " n"], m: Count
+    x: Float[Tensor, " n"], y: Float[Tensor, " n"], m: PositiveInt
 ) -> Float[Tensor, " points"]:
     r"""Chooses the m + 1 samples whose polyline is nearest to all of them, by dynamic programming.
 
@@ -214,13 +214,13 @@ def best_knots(
     """
     _increasing("best_knots", "x", x)
     if y.shape != x.shape or not bool(y.isfinite().all()):
-        raise refuse("best_knots", "y", f"{len(x)} finite numbers, one a place", y.tolist())
+        raise usage_error("best_knots", "y", f"{len(x)} finite numbers, one a place", y.tolist())
     if len(x) > LONGEST:
         hint = "Keep every k-th sample, or cut the signal into parts."
-        raise refuse("best_knots", "x", f"of at most {LONGEST} samples", len(x), hint)
+        raise usage_error("best_knots", "x", f"of at most {LONGEST} samples", len(x), hint)
     if m >= len(x):
         hint = "Every piece needs a sample of its own."
-        raise refuse("best_knots", "m", f"in [1, {len(x) - 1}] for {len(x)} samples", m, hint)
+        raise usage_error("best_knots", "m", f"in [1, {len(x) - 1}] for {len(x)} samples", m, hint)
     cost = _piece_costs(x.double(), y.double())
     best, starts = cost[0], []  # least cost of a polyline that ends at each sample
     for _ in range(m - 1):

@@ -52,9 +52,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from principia.connectionism.cover import MOST_SIGNS, dichotomies
-from principia.lab.domains import Count
-from principia.lab.errors import refuse
-from principia.lab.knobs import checked
+from principia.lab.params import PositiveInt, checked, usage_error
 from principia.networks.activations import AVU
 from principia.networks.mlp import MLP
 
@@ -66,7 +64,7 @@ TOUCHING = 1e-10  # a field below this part of its terms is 0 up to rounding
 
 
 @checked
-def zaslavsky(m: Count, n: Count) -> int:
+def zaslavsky(m: PositiveInt, n: PositiveInt) -> int:
     r"""Counts the cells of m hyperplanes of $\mathbb R^n$ in general position, exactly.
 
     Example:
@@ -77,7 +75,7 @@ def zaslavsky(m: Count, n: Count) -> int:
 
 
 @checked
-def montufar_bound(n: Count, m: Count, L: Count) -> int:
+def montufar_bound(n: PositiveInt, m: PositiveInt, L: PositiveInt) -> int:
     r"""Computes $R(m)\lfloor m/n\rfloor^{n(L-1)}$, which some ReLU network reaches.
 
     Args:
@@ -96,11 +94,11 @@ def montufar_bound(n: Count, m: Count, L: Count) -> int:
 def _need_units(owner: str, n: int, m: int) -> None:
     if m < n:
         hint = "Each coordinate needs a unit that folds it."
-        raise refuse(owner, "m", f"at least n = {n}", m, hint)
+        raise usage_error(owner, "m", f"at least n = {n}", m, hint)
 
 
 @checked
-def folding_network(n: Count, m: Count, L: Count) -> MLP:
+def folding_network(n: PositiveInt, m: PositiveInt, L: PositiveInt) -> MLP:
     r"""Builds a ReLU network that has at least as many regions as `montufar_bound`.
 
     All hidden layers but the last fold each coordinate of the unit cube, with m/n units each; the
@@ -146,7 +144,7 @@ def crossing_planes(n: int, m: int) -> tuple[Tensor, Tensor]:
 
 @checked
 def arrangement_cells(
-    W: Float[Tensor, "m n"], b: Float[Tensor, " m"], *, most: Count = MOST_CELLS
+    W: Float[Tensor, "m n"], b: Float[Tensor, " m"], *, most: PositiveInt = MOST_CELLS
 ) -> Bool[Tensor, "cells m"]:
     r"""Lists the patterns $1\{Wx+b>0\}$ of all cells of the hyperplanes $Wx+b=0$, exactly.
 
@@ -168,9 +166,11 @@ def arrangement_cells(
     if cells > most or 2 * cells * (m + 1) > MOST_SIGNS:
         got = f"{m} hyperplanes in {n} dimensions: {cells} cells"
         hint = "Take fewer hyperplanes, or count_patterns on samples."
-        raise refuse("arrangement_cells", "W", f"of at most {most} cells expected", got, hint)
+        raise usage_error("arrangement_cells", "W", f"of at most {most} cells expected", got, hint)
     if not bool(planes.isfinite().all() & (planes != 0).any(dim=1).all()):
-        raise refuse("arrangement_cells", "W, b", "finite, with no row of zeros", planes.tolist())
+        raise usage_error(
+            "arrangement_cells", "W, b", "finite, with no row of zeros", planes.tolist()
+        )
     upward = F.one_hot(torch.tensor([n]), n + 1).double()
     signs = dichotomies(torch.cat([planes, upward]).numpy(), most=2 * cells)
     return torch.from_numpy(signs[signs[:, -1] > 0, :-1] > 0)
@@ -214,7 +214,9 @@ def _watched(owner: str, net: nn.Module, x: Tensor) -> list[tuple[nn.Module, Ten
     if strange or not any(isinstance(one, BENT) for one, _, _ in seen):
         hint = "Other activations have no finite number of linear regions, or no pattern of signs."
         domain = "of linear layers and ReLU, leaky ReLU or AVU modules"
-        raise refuse(owner, "net", domain, strange[0] if strange else "no such activation", hint)
+        raise usage_error(
+            owner, "net", domain, strange[0] if strange else "no such activation", hint
+        )
     return [*seen, (nn.Identity(), out, out)]
 
 
@@ -233,7 +235,7 @@ def count_patterns(net: nn.Module, x: Float[Tensor, "B ..."]) -> int:
 @checked
 def regions_1d(
     net: nn.Module, a: float | int | Float[Tensor, " n"], b: float | int | Float[Tensor, " n"], *,
-    most: Count = MOST_CELLS,
+    most: PositiveInt = MOST_CELLS,
 ) -> Float[Tensor, "K n"]:
     r"""Finds where the pattern changes on the way from a to b, exactly, layer by layer.
 
@@ -258,7 +260,7 @@ def regions_1d(
     ends = [torch.as_tensor(end, dtype=torch.float64).reshape(-1) for end in (a, b)]
     layers = _layers("regions_1d", net, len(ends[0]))
     if len(ends[0]) != len(ends[1]) or not bool(torch.cat(ends).isfinite().all()):
-        raise refuse("regions_1d", "a and b", "finite points of one dimension", (a, b))
+        raise usage_error("regions_1d", "a and b", "finite points of one dimension", (a, b))
     along, t = ends[1] - ends[0], torch.tensor([0.0, 1.0], dtype=torch.float64)
     for depth, (weight, bias, bend) in enumerate(layers):
         if bend == 1:
@@ -283,7 +285,7 @@ def _layers(owner: str, net: nn.Module, n: int) -> list[Layer]:
     for module, field, out in _watched(owner, net, x):
         if field is not x or not isinstance(module, (nn.Linear, nn.Identity, *BENT)):
             got = f"a step before or in {type(module).__name__} that is none"
-            raise refuse(owner, "net", "a chain of linear layers and activations", got)
+            raise usage_error(owner, "net", "a chain of linear layers and activations", got)
         x, width = out, out.shape[1]
         if isinstance(module, nn.Linear):
             bias = torch.zeros(width) if module.bias is None else module.bias
@@ -309,7 +311,7 @@ def _clean(z: Tensor, terms: Tensor) -> Tensor:
 def _need_room(owner: str, found: int, most: int) -> None:
     if found > most:
         hint = "Take a smaller part of the input, or raise most."
-        raise refuse(owner, "net", f"of at most {most} regions", f"{found} or more", hint)
+        raise usage_error(owner, "net", f"of at most {most} regions", f"{found} or more", hint)
 
 
 @final
@@ -341,7 +343,7 @@ class Regions:
 @checked
 def regions_2d(
     net: nn.Module, box: tuple[float, ...] = (-1.0, 1.0, -1.0, 1.0), *,
-    plane: Float[Tensor, "3 n"] | None = None, most: Count = MOST_CELLS,
+    plane: Float[Tensor, "3 n"] | None = None, most: PositiveInt = MOST_CELLS,
 ) -> Regions:
     r"""Cuts a rectangle into the polygons on which a network is affine, exactly.
 
@@ -362,7 +364,7 @@ def regions_2d(
         (True, 9.0)
     """
     if len(box) != 4 or not (box[0] < box[1] and box[2] < box[3]):
-        raise refuse("regions_2d", "box", "left < right and bottom < top", box)
+        raise usage_error("regions_2d", "box", "left < right and bottom < top", box)
     places = [[box[i], box[j]] for i, j in ((0, 2), (1, 2), (1, 3), (0, 3))]
     corners = torch.tensor([places], dtype=torch.float64)
     points = torch.eye(3, 2).roll(1, 0) if plane is None else plane

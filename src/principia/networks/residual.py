@@ -53,9 +53,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from principia.lab.domains import Count, Natural, NonNegative
-from principia.lab.errors import refuse
-from principia.lab.knobs import checked
+from principia.lab.params import NonNegativeFloat, NonNegativeInt, PositiveInt, checked, usage_error
 from principia.networks.activations import ACTIVATIONS
 from principia.networks.mlp import ActivationName
 
@@ -87,14 +85,16 @@ class ResidualLayer(nn.Module):
 
     @checked
     def __init__(
-        self, n: Count, *, m: Count | None = None, activation: ActivationName = "relu",
+        self, n: PositiveInt, *, m: PositiveInt | None = None, activation: ActivationName = "relu",
         project: bool = False, zero: bool = False, rng: torch.Generator | None = None,
     ) -> None:
         super().__init__()
         m = m or n
         if m != n and not project:
             hint = "Pass project=True, or an m that equals n."
-            raise refuse("ResidualLayer", "project", f"true from width {n} to {m}", project, hint)
+            raise usage_error(
+                "ResidualLayer", "project", f"true from width {n} to {m}", project, hint
+            )
         self.branch = Branch(n, m, activation, rng)
         self.shortcut: Any = None
         if project:
@@ -141,7 +141,7 @@ def _need_width(owner: str, n: int, x: Tensor) -> None:
     """Refuse inputs of another width; pictures that nobody flattened are the usual reason."""
     if x.shape[-1:] != (n,):
         hint = "Flatten pictures with x.flatten(1)." if math.prod(x.shape[1:]) == n else ""
-        raise refuse(owner, "x", f"of width {n}", f"shape {tuple(x.shape)}", hint)
+        raise usage_error(owner, "x", f"of width {n}", f"shape {tuple(x.shape)}", hint)
 
 
 @final
@@ -164,7 +164,7 @@ class SkipNetwork(nn.Module):
 
     @checked
     def __init__(
-        self, f: Callable[[], nn.Module], *, depth: Count, alpha: NonNegative = 1.0
+        self, f: Callable[[], nn.Module], *, depth: PositiveInt, alpha: NonNegativeFloat = 1.0
     ) -> None:
         super().__init__()
         self.alpha, self.branches = alpha, nn.ModuleList(f() for _ in range(depth))
@@ -181,7 +181,7 @@ class SkipNetwork(nn.Module):
             if step.shape != y.shape:  # a sum would broadcast
                 domain = f"of shape {tuple(y.shape)} behind branch {number}, like its input"
                 hint = "A layer that changes the width needs ResidualLayer(..., project=True)."
-                raise refuse("SkipNetwork", "f", domain, tuple(step.shape), hint)
+                raise usage_error("SkipNetwork", "f", domain, tuple(step.shape), hint)
             y = torch.add(y, step, alpha=self.alpha)
             states.append(y)
         return states
@@ -213,7 +213,8 @@ class ResidualMLP(nn.Module):
 
     @checked
     def __init__(
-        self, n_in: Count, *, width: Count, depth: Count, n_out: Count, alpha: NonNegative = 1.0,
+        self, n_in: PositiveInt, *, width: PositiveInt, depth: PositiveInt, n_out: PositiveInt,
+        alpha: NonNegativeFloat = 1.0,
         activation: ActivationName = "relu", rng: torch.Generator | None = None,
     ) -> None:
         super().__init__()
@@ -257,8 +258,8 @@ class DenseBlock(nn.Module):
 
     @checked
     def __init__(
-        self, n: Count, *, growth: Count, depth: Count, activation: ActivationName = "relu",
-        rng: torch.Generator | None = None,
+        self, n: PositiveInt, *, growth: PositiveInt, depth: PositiveInt,
+        activation: ActivationName = "relu", rng: torch.Generator | None = None,
     ) -> None:
         super().__init__()
         self.widths = tuple(n + number * growth for number in range(depth + 1))
@@ -286,7 +287,7 @@ def path_expansion(matrices: Float[Tensor, "L n n"]) -> Float[Tensor, "P n n"]:
     """
     if len(matrices) > LONGEST:
         hint = "Multiply the factors I + W instead; there are 2^L paths."
-        raise refuse("path_expansion", "L", f"at most {LONGEST}", len(matrices), hint)
+        raise usage_error("path_expansion", "L", f"at most {LONGEST}", len(matrices), hint)
     paths = torch.eye(matrices.shape[-1]).to(matrices)[None]
     for W in matrices:
         paths = torch.cat([paths, W @ paths])
@@ -295,7 +296,7 @@ def path_expansion(matrices: Float[Tensor, "L n n"]) -> Float[Tensor, "P n n"]:
 
 @checked
 def skip_jacobian(
-    net: SkipNetwork, x: Float[Tensor, "*B n"], *, since: Natural = 0
+    net: SkipNetwork, x: Float[Tensor, "*B n"], *, since: NonNegativeInt = 0
 ) -> Float[Tensor, "*B n n"]:
     r"""Multiplies the derivatives of the layers: $\partial y_L/\partial y_k$, the last one first.
 
@@ -311,7 +312,7 @@ def skip_jacobian(
     """
     if since > len(net.branches):
         domain = f"one of the states, 0 to {len(net.branches)}"
-        raise refuse("skip_jacobian", "since", domain, since)
+        raise usage_error("skip_jacobian", "since", domain, since)
     n = x.shape[-1]
     states, identity = net.states(x.detach().reshape(-1, n)), torch.eye(n).to(x)
     product = identity.expand(len(states[0]), n, n)

@@ -55,9 +55,7 @@ from jaxtyping import Float
 from scipy.optimize import linprog
 from torch import Tensor, nn
 
-from principia.lab.domains import Choice, Count, Positive
-from principia.lab.errors import Failure, refuse
-from principia.lab.knobs import checked
+from principia.lab.params import Choice, Failure, PositiveFloat, PositiveInt, checked, usage_error
 from principia.networks.activations import ACTIVATIONS
 
 Function = Callable[[Tensor], Tensor]
@@ -73,7 +71,7 @@ REFINED = 1.05  # a finer grid that raises a distance by more shows that the fir
 
 @checked
 def sup_distance(
-    f: Function, g: Function, K: Sequence[tuple[float, float]], *, points: Count = 1025
+    f: Function, g: Function, K: Sequence[tuple[float, float]], *, points: PositiveInt = 1025
 ) -> float:
     r"""Measures $\sup_{x\in K}\vert f(x)-g(x)\vert$ on a grid, or on Sobol points from n = 3 on.
 
@@ -91,7 +89,7 @@ def sup_distance(
         0.25
     """
     if not K or not all(-math.inf < low < high < math.inf for low, high in K):
-        raise refuse("sup_distance", "K", "one or more intervals (low, high), low < high", K)
+        raise usage_error("sup_distance", "K", "one or more intervals (low, high), low < high", K)
     low, high = torch.tensor(K, dtype=torch.float64).T
     coarse, fine = (
         float((f(x).reshape(-1) - g(x).reshape(-1)).abs().max())
@@ -144,7 +142,7 @@ def _rounding(owner: str, f: Tensor, features: Tensor) -> float:
     """Check values at the same points; give the share of the largest singular value to cut at."""
     if len(f) != len(features) or not bool(f.isfinite().all() & features.isfinite().all()):
         got = f"{len(f)} and {len(features)} rows"
-        raise refuse(owner, "f and features", "finite, with one number of rows", got)
+        raise usage_error(owner, "f and features", "finite, with one number of rows", got)
     return max(RCOND, torch.finfo(features.dtype).eps * max(features.shape))
 
 
@@ -215,8 +213,8 @@ class RidgeSpan(nn.Module):
 
     @checked
     def __init__(
-        self, n_in: Count, *, phi: Shape = "relu", width: Count = 64, scale: Positive = 1.0,
-        n_out: Count = 1, rng: torch.Generator | None = None,
+        self, n_in: PositiveInt, *, phi: Shape = "relu", width: PositiveInt = 64,
+        scale: PositiveFloat = 1.0, n_out: PositiveInt = 1, rng: torch.Generator | None = None,
     ) -> None:
         super().__init__()
         self.n_in, self.n_out, self.phi, self.width, self.scale = n_in, n_out, phi, width, scale
@@ -230,7 +228,7 @@ class RidgeSpan(nn.Module):
         """Evaluate every ridge at every point."""
         if x.shape[-1] != self.n_in:
             domain = f"of shape (N, {self.n_in})"
-            raise refuse("RidgeSpan", "x", domain, tuple(x.shape), "Each point is a row.")
+            raise usage_error("RidgeSpan", "x", domain, tuple(x.shape), "Each point is a row.")
         bias = (self.directions * self.centers).sum(dim=1)
         return SHAPES[self.phi](x @ self.directions.mT - bias)
 
@@ -241,7 +239,9 @@ class RidgeSpan(nn.Module):
     def fit(self, x: Float[Tensor, "N n"], y: Float[Tensor, "N m"]) -> "RidgeSpan":
         """Find the shortest weights among those with the least squared error."""
         if y.shape != (len(x), self.n_out):
-            raise refuse("RidgeSpan", "y", f"of shape ({len(x)}, {self.n_out})", tuple(y.shape))
+            raise usage_error(
+                "RidgeSpan", "y", f"of shape ({len(x)}, {self.n_out})", tuple(y.shape)
+            )
         # of the drivers only that by SVD stays accurate when most ridges depend on the others
         self.weights = torch.linalg.lstsq(
             self.features(x), y, driver="gelsd", rcond=RCOND
@@ -250,7 +250,7 @@ class RidgeSpan(nn.Module):
 
 
 @checked
-def bernstein(f: Function, degree: Count) -> Function:
+def bernstein(f: Function, degree: PositiveInt) -> Function:
     r"""Averages f over k/d for binomial k: a polynomial on [0, 1] near a continuous f.
 
     Args:
@@ -274,7 +274,7 @@ def bernstein(f: Function, degree: Count) -> Function:
 
 
 @checked
-def chebyshev_fit(f: Function, degree: Count) -> Function:
+def chebyshev_fit(f: Function, degree: PositiveInt) -> Function:
     r"""Interpolates f in the Chebyshev nodes of [-1, 1]: nearly the best polynomial there.
 
     Its sup error is at most $2+\frac2\pi\ln(d+1)$ times that of the best one.
@@ -318,7 +318,7 @@ def lift(
     """
     if len(directions) != len(coeffs):
         got = f"{len(directions)} and {len(coeffs)}"
-        raise refuse("lift", "directions and coeffs", "of one length", got)
+        raise usage_error("lift", "directions and coeffs", "of one length", got)
 
     def lifted(x: Float[Tensor, "N n"]) -> Float[Tensor, " N"]:
         along = x @ directions.mT  # (N, J)

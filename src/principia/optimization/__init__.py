@@ -9,6 +9,6 @@ the order in which problems are shown (`curriculum`). A test problem has one par
 B runs side by side.
 """
 
-from principia.lab.catalog import lazy_exports
+from principia.lab.course.catalog import lazy_exports
 
 __getattr__, __dir__ = lazy_exports(__name__)

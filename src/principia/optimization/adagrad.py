@@ -38,7 +38,7 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.optim import Optimizer
 
-from principia.lab.errors import refuse
+from principia.lab.params import usage_error
 
 ACCUMULATORS = ("sum", "square_avg")  # in the states of Adagrad and of RMSprop
 
@@ -64,7 +64,7 @@ def effective_lr(optimizer: Optimizer) -> list[Float[Tensor, "..."]]:
             name = next((one for one in ACCUMULATORS if one in state), None)
             if name is None:
                 domain = "an Adagrad or RMSprop that has stepped"
-                raise refuse("effective_lr", "optimizer", domain, type(optimizer).__name__)
+                raise usage_error("effective_lr", "optimizer", domain, type(optimizer).__name__)
             lr = group["lr"]
             if decay := group.get("lr_decay", 0):
                 lr = lr / (1 + (float(state["step"]) - 1) * decay)
@@ -99,7 +99,7 @@ def online_regret(
     if len(params) != 1 or params[0].shape != losses.shape[1:]:
         got = [tuple(p.shape) for p in params]
         domain = f"of one parameter of the shape of a loss, {tuple(losses.shape[1:])}"
-        raise refuse("online_regret", "optimizer", domain, got)
+        raise usage_error("online_regret", "optimizer", domain, got)
     p, lost = params[0], torch.empty_like(losses)
     for t, slopes in enumerate(losses):
         lost[t] = slopes * (p.detach() - comparator)

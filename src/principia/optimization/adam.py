@@ -44,10 +44,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from principia.lab.domains import NonNegative, Positive, Range
-from principia.lab.errors import refuse
-from principia.lab.knobs import checked
-from principia.lab.optimizers import GroupOptimizer
+from principia.lab.params import NonNegativeFloat, PositiveFloat, Range, checked, usage_error
+from principia.lab.training import GroupOptimizer
 from principia.optimization.problems import Problem
 
 DEFAULTS = (0.9, 0.999)
@@ -81,16 +79,17 @@ class Adam(GroupOptimizer):
 
     @checked
     def __init__(
-        self, params: Iterable[Any], lr: Positive = 1e-3, betas: tuple[float, float] = DEFAULTS,
-        eps: NonNegative = 1e-8, *, bias_correction: bool = True,
+        self, params: Iterable[Any], lr: PositiveFloat = 1e-3,
+        betas: tuple[float, float] = DEFAULTS,
+        eps: NonNegativeFloat = 1e-8, *, bias_correction: bool = True,
         start: Literal["zero", "gradient"] = "zero",
     ) -> None:
         if len(betas) != 2 or not all(0 <= beta < 1 for beta in betas):
-            raise refuse("Adam", "betas", "two numbers in [0, 1)", betas)
+            raise usage_error("Adam", "betas", "two numbers in [0, 1)", betas)
         if bias_correction and start == "gradient":
             hint = "Averages that start at the gradient have no bias."
             domain = "False with start='gradient'"
-            raise refuse("Adam", "bias_correction", domain, bias_correction, hint)
+            raise usage_error("Adam", "bias_correction", domain, bias_correction, hint)
         super().__init__(params, {
             "lr": lr, "betas": tuple(betas), "eps": eps, "bias_correction": bias_correction,
             "start": start,

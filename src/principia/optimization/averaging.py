@@ -51,8 +51,7 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.optim.swa_utils import AveragedModel
 
-from principia.lab.domains import Count, Range
-from principia.lab.knobs import checked
+from principia.lab.params import PositiveInt, Range, checked
 from principia.optimization.problems import Problem
 
 Rule = Callable[[Tensor, Tensor, Tensor | int], Tensor]
@@ -175,7 +174,7 @@ def exponential(beta: Share) -> Rule:
 
 
 @checked
-def tail(fraction: Share = 0.5, *, steps: Count) -> Rule:
+def tail(fraction: Share = 0.5, *, steps: PositiveInt) -> Rule:
     r"""Builds the rule that averages only the last part of so many updates, all alike.
 
     Before that part begins the average is the newest point.

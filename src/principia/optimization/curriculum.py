@@ -57,10 +57,18 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.optim import SGD, Adam
 
-from principia.lab.domains import Choice, Count, Each, Fraction, NonNegative, Positive, Range
-from principia.lab.errors import refuse
-from principia.lab.experiments import Run
-from principia.lab.knobs import checked
+from principia.lab.params import (
+    Choice,
+    Each,
+    NonNegativeFloat,
+    PositiveFloat,
+    PositiveInt,
+    Range,
+    UnitInterval,
+    checked,
+    usage_error,
+)
+from principia.lab.runs import Run
 from principia.lab.seeds import Seed
 from principia.lab.training import Trained, fit
 from principia.networks.activations import ACTIVATIONS
@@ -104,17 +112,17 @@ class Curriculum:
         kind: Literal["easiest", "soft"] = "easiest",
     ) -> None:
         if not difficulty.isfinite().all():
-            raise refuse("Curriculum", "difficulty", "finite numbers", difficulty.tolist())
+            raise usage_error("Curriculum", "difficulty", "finite numbers", difficulty.tolist())
         self.pace, self.kind = pace, kind
         self._sorted, self._order = difficulty.sort(dim=-1, stable=True)
         full = 1.0 if kind == "easiest" else math.inf
         if pace(1.0) != full:
             hint = "A curriculum that does not end with all samples solves another problem."
             domain = f"a function that is {full:g} at progress 1"
-            raise refuse("Curriculum", "pace", domain, pace(1.0), hint)
+            raise usage_error("Curriculum", "pace", domain, pace(1.0), hint)
 
     @checked
-    def probabilities(self, progress: Fraction) -> Float[Tensor, "*R N"]:
+    def probabilities(self, progress: UnitInterval) -> Float[Tensor, "*R N"]:
         """Computes how likely each sample is drawn."""
         weights = self._weights(progress)
         shares = weights / weights.sum(dim=-1, keepdim=True)
@@ -122,7 +130,7 @@ class Curriculum:
 
     @checked
     def sample(
-        self, count: Count, progress: Fraction, rng: torch.Generator
+        self, count: PositiveInt, progress: UnitInterval, rng: torch.Generator
     ) -> Int[Tensor, "*R count"]:
         """Draws indices of samples, with replacement."""
         below = self._weights(progress).double().cumsum(dim=-1)
@@ -135,7 +143,7 @@ class Curriculum:
         pace, d = self.pace(progress), self._sorted
         if not 0 < pace <= (1 if self.kind == "easiest" else math.inf):
             domain = "in (0, 1]" if self.kind == "easiest" else "in (0, inf]"
-            raise refuse("Curriculum", f"pace at progress {progress:g}", domain, pace)
+            raise usage_error("Curriculum", f"pace at progress {progress:g}", domain, pace)
         if self.kind == "soft":
             return ((d[..., :1] - d) / pace).exp()
         shown = math.ceil(round(pace * d.shape[-1], 9))  # 0.15 * 20 is above 3
@@ -177,7 +185,7 @@ class Rastrigin(Problem):
     """
 
     @checked
-    def __init__(self, dim: Count = 2, *, sigma: NonNegative = 0.0) -> None:
+    def __init__(self, dim: PositiveInt = 2, *, sigma: NonNegativeFloat = 0.0) -> None:
         super().__init__(torch.full((1, dim), 2.5))
         self.sigma, self.fading = sigma, math.exp(-2 * math.pi**2 * sigma**2)
         self.smoothness = 2 + WAVE * self.fading
@@ -208,7 +216,7 @@ class Ackley(Problem):
     minimum = 0.0
 
     @checked
-    def __init__(self, dim: Count = 2) -> None:
+    def __init__(self, dim: PositiveInt = 2) -> None:
         super().__init__(torch.full((1, dim), 2.5))
         self.minimizer = torch.zeros(dim, dtype=torch.float64)
 
@@ -221,7 +229,8 @@ class Ackley(Problem):
 
 @checked
 def smoothed(
-    h: Problem, sigma: NonNegative, samples: Count | None = None, rng: torch.Generator | None = None
+    h: Problem, sigma: NonNegativeFloat, samples: PositiveInt | None = None,
+    rng: torch.Generator | None = None
 ) -> Problem:
     r"""Averages a problem over a Gaussian cloud around each point: $h_\sigma(x)=E[h(x+\sigma\xi)]$.
 
@@ -246,7 +255,7 @@ def smoothed(
         return Rastrigin(h.theta.shape[1], sigma=math.hypot(h.sigma, sigma)).at(h.theta)
     domain = "an even number of points and a generator, or a problem with a closed form"
     got = (type(h).__name__, samples, rng)
-    raise refuse("smoothed", "h, samples and rng", domain, got, "Only Rastrigin has one.")
+    raise usage_error("smoothed", "h, samples and rng", domain, got, "Only Rastrigin has one.")
 
 
 @final
@@ -290,18 +299,20 @@ class Continuation:
 
     @checked
     def __init__(
-        self, objective: Problem, sigmas: tuple[NonNegative, ...] = SIGMAS, *,
-        lr: Callable[[float], float] | None = None, steps: Count = 50,
-        samples: Count | None = None, rng: torch.Generator | None = None,
+        self, objective: Problem, sigmas: tuple[NonNegativeFloat, ...] = SIGMAS, *,
+        lr: Callable[[float], float] | None = None, steps: PositiveInt = 50,
+        samples: PositiveInt | None = None, rng: torch.Generator | None = None,
     ) -> None:
         if any(low >= high for high, low in itertools.pairwise(sigmas)):
             hint = "Wide clouds come first: they show where the deep minima are."
-            raise refuse("Continuation", "sigmas", "falling from one to the next", sigmas, hint)
+            raise usage_error(
+                "Continuation", "sigmas", "falling from one to the next", sigmas, hint
+            )
         self.stages = [(sigma, smoothed(objective, sigma, samples, rng)) for sigma in sigmas]
         self.lr, self.steps = lr, steps
         if lr is None and any(one.smoothness is None for _, one in self.stages):
             domain = "given where the smoothness of the objective is not known"
-            raise refuse("Continuation", "lr", domain, lr)
+            raise usage_error("Continuation", "lr", domain, lr)
 
     def minimize(self, start: Shaped[Tensor, "B D"]) -> Float[Tensor, "K B D"]:
         """Find the minimum at each width, each from the last one."""
@@ -337,7 +348,7 @@ class ParallelMLP(nn.Module):
 
     @checked
     def __init__(
-        self, sizes: Sizes, *, copies: Count, activation: ActivationName = "relu",
+        self, sizes: Sizes, *, copies: PositiveInt, activation: ActivationName = "relu",
         rng: torch.Generator | None = None,
     ) -> None:
         super().__init__()
@@ -422,8 +433,8 @@ class DenoisingAutoencoder(nn.Module):
 
 @checked
 def pretrain(
-    encoder: MLP | ParallelMLP, x: Float[Tensor, "*R N n"], *, steps: Count = 100,
-    lr: Positive = 0.01, corruption: Annotated[float, Range(0, 1, open="high")] = 0.2,
+    encoder: MLP | ParallelMLP, x: Float[Tensor, "*R N n"], *, steps: PositiveInt = 100,
+    lr: PositiveFloat = 0.01, corruption: Annotated[float, Range(0, 1, open="high")] = 0.2,
     seed: Seed | None = None, run: Run | None = None, name: str = "pretraining",
 ) -> list[Trained]:
     """Trains the layers of a network one after the other to repair their inputs, without labels.
@@ -447,7 +458,7 @@ def pretrain(
         [2, 2]
     """
     if not ((x >= 0) & (x <= 1)).all():
-        raise refuse("pretrain", "x", "in [0, 1]", (float(x.min()), float(x.max())))
+        raise usage_error("pretrain", "x", "in [0, 1]", (float(x.min()), float(x.max())))
     seed, done = seed or (run or Run()).seed, []
     for number, layer in enumerate(encoder.layers, start=1):
         coder = DenoisingAutoencoder(layer, activation=encoder.activation, corruption=corruption)
@@ -489,7 +500,7 @@ def transfer(encoder: MLP | ParallelMLP, classifier: nn.Module) -> nn.Module:
     shapes = [[tuple(one.weight.shape) for one in some] for some in (encoder.layers, layers)]
     if shapes[0] != shapes[1][: len(shapes[0])]:
         domain = f"a network whose first layers have weights of shape {shapes[0]}"
-        raise refuse("transfer", "classifier", domain, shapes[1])
+        raise usage_error("transfer", "classifier", domain, shapes[1])
     for source, target in zip(encoder.layers, layers, strict=False):
         target.load_state_dict(source.state_dict())
     return classifier

@@ -57,11 +57,9 @@ from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
 from principia.gradients.modes import hvp
-from principia.lab.domains import Count, NonNegative, Positive
-from principia.lab.errors import refuse
-from principia.lab.knobs import checked
-from principia.lab.training import Objective, Part
-from principia.lab.training.dice import dice, set_dice
+from principia.lab.params import NonNegativeFloat, PositiveFloat, PositiveInt, checked, usage_error
+from principia.lab.training import Callback, Objective
+from principia.lab.training.generators import generator_state, set_generator_state
 from principia.optimization.problems import Problem
 
 Recorded = Literal["value", "theta", "gradient_norm"]
@@ -89,13 +87,14 @@ class Trace:
         """Give one of the recorded tensors."""
         if name not in self.recorded:
             domain = " or ".join(self.recorded)
-            raise refuse("Trace", "name", domain, name, f'Pass record=("{name}",) to descend.')
+            raise usage_error("Trace", "name", domain, name, f'Pass record=("{name}",) to descend.')
         return self.recorded[name]
 
 
 @checked
 def descend(
-    problem: Problem, optimizer: Optimizer, steps: Count, *, schedule: LRScheduler | None = None,
+    problem: Problem, optimizer: Optimizer, steps: PositiveInt, *,
+    schedule: LRScheduler | None = None,
     record: Sequence[Recorded] = ("value",), at: Sequence[int] | Int[Tensor, " T"] | None = None,
     iterate: Callable[[], Float[Tensor, "B D"]] | None = None,
     after: Callable[[], None] | None = None,
@@ -122,12 +121,12 @@ def descend(
     """
     for group in optimizer.param_groups:
         if not 0 < group["lr"] < math.inf:
-            raise refuse("descend", "lr", "in (0, inf)", group["lr"])
+            raise usage_error("descend", "lr", "in (0, inf)", group["lr"])
     if not problem().detach().isfinite().all():
-        raise refuse("descend", "problem", "finite at the start", problem().detach())
+        raise usage_error("descend", "problem", "finite at the start", problem().detach())
     chosen = range(steps + 1) if at is None else sorted({int(t) for t in at})
     if not chosen or chosen[0] < 0 or chosen[-1] > steps:
-        raise refuse("descend", "at", f"one or more steps in [0, {steps}]", list(chosen))
+        raise usage_error("descend", "at", f"one or more steps in [0, {steps}]", list(chosen))
     wanted, kept = set(chosen), {name: [] for name in record}
     upcoming = 0  # the first gradient of a step is taken where the last one ended
 
@@ -166,7 +165,7 @@ def descend(
 
 
 @checked
-def proximal_step(grad: Float[Tensor, "*B D"], lam: Positive) -> Float[Tensor, "*B D"]:
+def proximal_step(grad: Float[Tensor, "*B D"], lam: PositiveFloat) -> Float[Tensor, "*B D"]:
     r"""Gives $\arg\min_s\,s^\top\nabla h+\frac\lambda2\Vert s\Vert^2=-\nabla h/\lambda$.
 
     Example:
@@ -178,7 +177,7 @@ def proximal_step(grad: Float[Tensor, "*B D"], lam: Positive) -> Float[Tensor, "
 
 @checked
 def taylor_prediction(
-    problem: Problem, lr: Positive
+    problem: Problem, lr: PositiveFloat
 ) -> tuple[Float[Tensor, " B"], Bool[Tensor, " B"]]:
     r"""Predicts the change of the value by a step, and tells whether the step is too long.
 
@@ -202,7 +201,7 @@ def taylor_prediction(
 
 
 @final
-class PredictedChange(Part):
+class PredictedChange(Callback):
     r"""Logs the predicted change of the loss beside the actual one, while a network trains.
 
     Predicted is $g^\top s+\frac12s^\top Hs$ for the step $s$ that the optimizer took, whichever it
@@ -220,13 +219,13 @@ class PredictedChange(Part):
         >>> objective = Supervised(nn.functional.mse_loss)
         >>> sgd = torch.optim.SGD(model.parameters(), lr=0.1)
         >>> part = PredictedChange(objective)
-        >>> row = fit(model, (x, 3 * x), objective, sgd, steps=1, parts=[part]).history[0]
+        >>> row = fit(model, (x, 3 * x), objective, sgd, steps=1, callbacks=[part]).history[0]
         >>> abs(row["predicted_change"] - row["actual_change"]) < 1e-5  # the loss is a parabola
         True
     """
 
     @checked
-    def __init__(self, objective: Objective, *, every: Count = 1) -> None:
+    def __init__(self, objective: Objective, *, every: PositiveInt = 1) -> None:
         self.objective, self.every = objective, every
         self._step, self._seen = 0, []
         self._batch: tuple[Tensor, ...] = ()
@@ -239,7 +238,9 @@ class PredictedChange(Part):
     def prepare(self, batch: tuple[Tensor, ...], rng: torch.Generator) -> tuple[Tensor, ...]:
         """Keep the batch and the state of all dice, if it is time to look."""
         if self._step % self.every == 0:
-            self._batch, self._dice, self._rng = batch, dice(batch[0].device), rng.get_state()
+            self._batch, self._dice, self._rng = batch, generator_state(
+                batch[0].device
+            ), rng.get_state()
         return batch
 
     def before_step(self, model: nn.Module) -> None:
@@ -252,7 +253,9 @@ class PredictedChange(Part):
         self._step += 1
         if not self._batch:
             return
-        now, buffers = dice(self._batch[0].device), [one.clone() for one in model.buffers()]
+        now, buffers = generator_state(
+            self._batch[0].device
+        ), [one.clone() for one in model.buffers()]
         params, old = list(model.parameters()), self._weights
         with torch.no_grad():
             after = float(self._loss(model))
@@ -266,7 +269,7 @@ class PredictedChange(Part):
         self._seen.append([predicted, after - loss.item(), float(predicted >= 0)])
         for one, value in zip(model.buffers(), buffers, strict=True):
             one.copy_(value)
-        set_dice(self._batch[0].device, now)
+        set_generator_state(self._batch[0].device, now)
         self._batch, self._weights = (), []
 
     def after_epoch(self, model: nn.Module, row: dict[str, float]) -> str:
@@ -287,7 +290,7 @@ class PredictedChange(Part):
 
     def _loss(self, model: nn.Module) -> Tensor:
         """Compute the loss of the batch with the dice of the step."""
-        set_dice(self._batch[0].device, self._dice)
+        set_generator_state(self._batch[0].device, self._dice)
         rng = torch.Generator()
         rng.set_state(self._rng)
         return self.objective(model, self._batch, rng)
@@ -310,7 +313,7 @@ def _along(value: Tensor, params: Sequence[Tensor], step: Sequence[Tensor]) -> T
 
 
 @checked
-def critical_budget(gap: NonNegative, L: Positive, tol: Positive) -> int:
+def critical_budget(gap: NonNegativeFloat, L: PositiveFloat, tol: PositiveFloat) -> int:
     r"""Counts the steps that meet a gradient below `tol`: $\lceil2L\,gap/tol^2\rceil$.
 
     Args:
@@ -326,7 +329,7 @@ def critical_budget(gap: NonNegative, L: Positive, tol: Positive) -> int:
 
 
 @checked
-def best_fixed_lr(L: Positive, mu: Positive) -> float:
+def best_fixed_lr(L: PositiveFloat, mu: PositiveFloat) -> float:
     r"""Gives the step $2/(L+\mu)$, which shrinks every quadratic with this spectrum the fastest.
 
     Example:
@@ -335,5 +338,5 @@ def best_fixed_lr(L: Positive, mu: Positive) -> float:
     """
     if mu > L:
         hint = "It is the smallest curvature, L the largest."
-        raise refuse("best_fixed_lr", "mu", f"at most L = {L:g}", mu, hint)
+        raise usage_error("best_fixed_lr", "mu", f"at most L = {L:g}", mu, hint)
     return 2 / (L + mu)

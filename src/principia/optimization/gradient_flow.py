@@ -44,9 +44,7 @@ from jaxtyping import Float
 from scipy.integrate import solve_ivp
 from torch import Tensor
 
-from principia.lab.domains import Count, Positive
-from principia.lab.errors import Failure, refuse
-from principia.lab.knobs import checked
+from principia.lab.params import Failure, PositiveFloat, PositiveInt, checked, usage_error
 from principia.optimization.problems import Problem, Quadratic
 
 Method = Literal["exact", "RK45", "LSODA"]
@@ -72,17 +70,17 @@ class GradientFlow:
 
     @checked
     def __init__(
-        self, problem: Problem, *, method: Method | None = None, rtol: Positive = 1e-9,
-        atol: Positive = 1e-11,
+        self, problem: Problem, *, method: Method | None = None, rtol: PositiveFloat = 1e-9,
+        atol: PositiveFloat = 1e-11,
     ) -> None:
         quadratic = isinstance(problem, Quadratic)
         if method == "exact" and not quadratic:
             name = type(problem).__name__
-            raise refuse("GradientFlow", "method", "RK45 or LSODA unless h is quadratic", name)
+            raise usage_error("GradientFlow", "method", "RK45 or LSODA unless h is quadratic", name)
         if problem.theta.dtype != torch.float64 and min(rtol, atol) < 1e-6:
             hint = "Convert it with problem.double(), or raise both to 1e-6."
             domain = "of float64 for tolerances below 1e-6"
-            raise refuse("GradientFlow", "problem", domain, problem.theta.dtype, hint)
+            raise usage_error("GradientFlow", "problem", domain, problem.theta.dtype, hint)
         self.problem, self.rtol, self.atol = problem, rtol, atol
         self.method: Method = method or ("exact" if quadratic else "RK45")
 
@@ -91,7 +89,7 @@ class GradientFlow:
         times = torch.as_tensor(t, dtype=torch.float64)
         if times.ndim != 1 or not len(times) or times[0] < 0 or bool((times.diff() < 0).any()):
             domain = "one or more times >= 0 that never decrease"
-            raise refuse("GradientFlow", "t", domain, times.tolist())
+            raise usage_error("GradientFlow", "t", domain, times.tolist())
         start = self.problem.theta.detach()
         if self.method == "exact":
             return _quadratic_flow(self.problem, start, times)
@@ -121,7 +119,7 @@ def _quadratic_flow(problem: Problem, start: Tensor, times: Tensor) -> Tensor:
 
 
 @checked
-def heun(problem: Problem, lr: Positive, steps: Count) -> Float[Tensor, "T B D"]:
+def heun(problem: Problem, lr: PositiveFloat, steps: PositiveInt) -> Float[Tensor, "T B D"]:
     r"""Follows the flow by Heun's steps, the mean of the slopes at both ends: of order 2.
 
     Example:
@@ -137,7 +135,7 @@ def heun(problem: Problem, lr: Positive, steps: Count) -> Float[Tensor, "T B D"]
 
 
 @checked
-def modified_objective(problem: Problem, lr: Positive) -> Problem:
+def modified_objective(problem: Problem, lr: PositiveFloat) -> Problem:
     r"""Gives $h+\frac\eta4\Vert\nabla h\Vert^2$, whose flow gradient descent follows better.
 
     Example:

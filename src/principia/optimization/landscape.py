@@ -68,9 +68,7 @@ from torch.nn import functional as F
 from torch.nn.utils import parameters_to_vector, prune
 from torch.optim.swa_utils import update_bn
 
-from principia.lab.domains import Count, Positive, Range
-from principia.lab.errors import refuse
-from principia.lab.knobs import checked
+from principia.lab.params import PositiveFloat, PositiveInt, Range, checked, usage_error
 from principia.lab.training import Objective
 from principia.networks.mlp import MLP
 from principia.optimization.smoothness import hessian_extremes
@@ -108,7 +106,7 @@ def risk_of(model: nn.Module, loss: Loss, x: Tensor, y: Tensor) -> Callable[...,
 @checked
 def perturbation_sharpness(
     model: nn.Module, loss: Loss, x: Shaped[Tensor, "B ..."], y: Shaped[Tensor, "B ..."],
-    *, rho: Positive, directions: Count = 100, rng: torch.Generator | None = None,
+    *, rho: PositiveFloat, directions: PositiveInt = 100, rng: torch.Generator | None = None,
 ) -> float:
     r"""Measures the largest loss at distance $\rho$, over random directions of all parameters.
 
@@ -144,7 +142,7 @@ def _named(model: nn.Module, flat: Tensor) -> dict[str, Tensor]:
 
 
 @checked
-def rescale_relu(model: MLP, alpha: Positive, layer: Count = 1) -> MLP:
+def rescale_relu(model: MLP, alpha: PositiveFloat, layer: PositiveInt = 1) -> MLP:
     r"""Multiplies a hidden layer by $\alpha$ and divides the next one: the function stays.
 
     Args:
@@ -161,10 +159,10 @@ def rescale_relu(model: MLP, alpha: Positive, layer: Count = 1) -> MLP:
     if not torch.allclose(model.phi(2 * z), 2 * model.phi(z), rtol=1e-12, atol=0):
         hint = "ReLU is: it commutes with positive factors."
         owner, what = "rescale_relu", "the activation"
-        raise refuse(owner, what, "positively homogeneous", model.activation, hint)
+        raise usage_error(owner, what, "positively homogeneous", model.activation, hint)
     if layer >= len(model.layers):
         domain = f"a hidden layer, 1 to {len(model.layers) - 1}"
-        raise refuse("rescale_relu", "layer", domain, layer)
+        raise usage_error("rescale_relu", "layer", domain, layer)
     scaled = copy.deepcopy(model)
     with torch.no_grad():
         for parameter in scaled.layers[layer - 1].parameters():
@@ -204,7 +202,7 @@ class BezierPath(nn.Module):
         shapes = [{name: tuple(p.shape) for name, p in one.named_parameters()} for one in (a, b)]
         if shapes[0] != shapes[1]:
             domain = f"a network with the parameters of a, {shapes[0]}"
-            raise refuse("BezierPath", "b", domain, shapes[1])
+            raise usage_error("BezierPath", "b", domain, shapes[1])
         self.register_buffer("start", parameters_to_vector(a.parameters()).detach())
         self.register_buffer("end", parameters_to_vector(b.parameters()).detach())
         self.middle = copy.deepcopy(a).requires_grad_()
@@ -333,8 +331,8 @@ class LotteryTicket:
 
     @checked
     def __init__(
-        self, model_factory: Callable[[], nn.Module], rounds: Count = 5, *, prune: Share = 0.3,
-        scope: Literal["global", "layer"] = "global",
+        self, model_factory: Callable[[], nn.Module], rounds: PositiveInt = 5, *,
+        prune: Share = 0.3, scope: Literal["global", "layer"] = "global",
     ) -> None:
         self.model_factory, self.rounds = model_factory, rounds
         self.prune, self.scope = prune, scope

@@ -41,10 +41,8 @@ from typing import Annotated, Any, final
 import torch
 from torch import Tensor
 
-from principia.lab.domains import Count, Positive, Range
-from principia.lab.errors import refuse
-from principia.lab.knobs import checked
-from principia.lab.optimizers import GroupOptimizer
+from principia.lab.params import PositiveFloat, PositiveInt, Range, checked, usage_error
+from principia.lab.training import GroupOptimizer
 
 BelowOne = Annotated[float, Range(0, 1, open="high")]
 
@@ -73,7 +71,7 @@ class HeavyBall(GroupOptimizer):
 
     @checked
     def __init__(
-        self, params: Iterable[Any], lr: Positive = 0.1, beta: BelowOne = 0.9
+        self, params: Iterable[Any], lr: PositiveFloat = 0.1, beta: BelowOne = 0.9
     ) -> None:
         super().__init__(params, {"lr": lr, "beta": beta})
 
@@ -105,13 +103,13 @@ class EMAMomentum(GroupOptimizer):
 
     @checked
     def __init__(
-        self, params: Iterable[Any], lr: Positive = 0.1,
-        alpha: BelowOne | tuple[BelowOne, BelowOne] = 0.9, *, rise: Count = 1000,
+        self, params: Iterable[Any], lr: PositiveFloat = 0.1,
+        alpha: BelowOne | tuple[BelowOne, BelowOne] = 0.9, *, rise: PositiveInt = 1000,
     ) -> None:
         first, last = alpha if isinstance(alpha, tuple) else (alpha, alpha)
         for one in (first, last):
             if not 0 <= one < 1:
-                raise refuse("EMAMomentum", "alpha", "in [0, 1), one number or two", alpha)
+                raise usage_error("EMAMomentum", "alpha", "in [0, 1), one number or two", alpha)
         super().__init__(params, {"lr": lr, "alpha": first, "last": last, "rise": rise})
 
     def move(self, group: dict[str, Any], params: list[Tensor], gradients: list[Tensor]) -> None:
@@ -126,7 +124,7 @@ class EMAMomentum(GroupOptimizer):
 
 
 @checked
-def tuned_heavy_ball(L: Positive, mu: Positive) -> dict[str, float]:
+def tuned_heavy_ball(L: PositiveFloat, mu: PositiveFloat) -> dict[str, float]:
     r"""Gives the `lr` and `beta` that are best for all quadratics with curvatures in $[\mu,L]$.
 
     Example:
@@ -135,6 +133,6 @@ def tuned_heavy_ball(L: Positive, mu: Positive) -> dict[str, float]:
     """
     if mu > L:
         hint = "It is the smallest curvature, L the largest."
-        raise refuse("tuned_heavy_ball", "mu", f"at most L = {L:g}", mu, hint)
+        raise usage_error("tuned_heavy_ball", "mu", f"at most L = {L:g}", mu, hint)
     root = math.sqrt(L / mu)
     return {"lr": 4 / (math.sqrt(L) + math.sqrt(mu)) ** 2, "beta": ((root - 1) / (root + 1)) ** 2}

@@ -52,10 +52,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from principia.lab.domains import Count, Positive, Range
-from principia.lab.errors import UsageError, refuse
-from principia.lab.knobs import checked
-from principia.lab.optimizers import GroupOptimizer
+from principia.lab.params import PositiveFloat, PositiveInt, Range, UsageError, checked, usage_error
+from principia.lab.training import GroupOptimizer
 
 Method = Literal["svd", "cubic", "quintic"]
 POLYNOMIALS = {  # factors of X, of its third and of its fifth power, and how often it is applied
@@ -95,7 +93,7 @@ class Muon(GroupOptimizer):
 
     @checked
     def __init__(
-        self, params: Iterable[Any], lr: Positive = 0.02,
+        self, params: Iterable[Any], lr: PositiveFloat = 0.02,
         momentum: Annotated[float, Range(0, 1, open="high")] = 0.95, *, nesterov: bool = False,
         scale: Literal["rms", "torch", "none"] = "rms", method: Method = "quintic",
     ) -> None:
@@ -150,7 +148,7 @@ def _orthogonalized(M: Tensor, method: Method, steps: int | None = None) -> Tens
 
 @checked
 def orthogonalize(
-    M: Float[Tensor, "*B m n"], method: Method = "svd", *, steps: Count | None = None
+    M: Float[Tensor, "*B m n"], method: Method = "svd", *, steps: PositiveInt | None = None
 ) -> Float[Tensor, "*B m n"]:
     r"""Sets all singular values to 1: $UV^\top$ of $M=U\Sigma V^\top$.
 
@@ -175,7 +173,7 @@ def orthogonalize(
                 [0.6818, 0.0000]])
     """
     if M.ndim < 2:
-        raise refuse("orthogonalize", "M", "a matrix, or several", tuple(M.shape))
+        raise usage_error("orthogonalize", "M", "a matrix, or several", tuple(M.shape))
     return _orthogonalized(M, method, steps)
 
 

@@ -50,10 +50,8 @@ from typing import Any, final
 import torch
 from torch import Tensor
 
-from principia.lab.domains import Positive
-from principia.lab.errors import refuse
-from principia.lab.knobs import checked
-from principia.lab.optimizers import GroupOptimizer
+from principia.lab.params import PositiveFloat, checked, usage_error
+from principia.lab.training import GroupOptimizer
 
 Beta = float | str | tuple[str, float]
 
@@ -89,7 +87,8 @@ class Nesterov(GroupOptimizer):
 
     @checked
     def __init__(
-        self, params: Iterable[Any], lr: Positive = 0.1, beta: Beta = 0.9, *, restart: bool = False
+        self, params: Iterable[Any], lr: PositiveFloat = 0.1, beta: Beta = 0.9, *,
+        restart: bool = False
     ) -> None:
         _share(beta, 1)  # refuses what is none
         super().__init__(params, {"lr": lr, "beta": beta, "restart": restart})
@@ -121,7 +120,7 @@ def _share(beta: Any, t: int) -> float:
         case ("strong", float() | int() as kappa) if 1 <= kappa < math.inf:
             return (math.sqrt(kappa) - 1) / (math.sqrt(kappa) + 1)
     domain = 'in [0, 1), "convex", or ("strong", κ) with κ in [1, inf)'
-    raise refuse("Nesterov", "beta", domain, beta)
+    raise usage_error("Nesterov", "beta", domain, beta)
 
 
 def _dot(first: Any, second: Any) -> Tensor:

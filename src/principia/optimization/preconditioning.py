@@ -62,10 +62,16 @@ from torch.nn import functional as F
 from torch.optim import Optimizer
 from torch.overrides import TorchFunctionMode
 
-from principia.lab.domains import Count, Natural, NonNegative, Positive
-from principia.lab.errors import UsageError, refuse
-from principia.lab.knobs import checked
-from principia.lab.optimizers import GroupOptimizer
+from principia.lab.params import (
+    NonNegativeFloat,
+    NonNegativeInt,
+    PositiveFloat,
+    PositiveInt,
+    UsageError,
+    checked,
+    usage_error,
+)
+from principia.lab.training import GroupOptimizer
 from principia.regression.softmax import softmax_jacobian
 
 Law = Literal["classes", "normal"]
@@ -98,7 +104,7 @@ class PreconditionedGD(GroupOptimizer):
 
     @checked
     def __init__(
-        self, params: Iterable[Any], lr: Positive = 0.1,
+        self, params: Iterable[Any], lr: PositiveFloat = 0.1,
         preconditioner: Float[Tensor, "D D"] | Float[Tensor, " D"] | Solve | None = None,
     ) -> None:
         super().__init__(params, {"lr": lr})
@@ -122,10 +128,12 @@ def _solver(
     wrong = [tuple(shape) for shape in shapes if tuple(shape[-1:]) != (len(A),)]
     if wrong:
         domain = "of the size of the last axis of each parameter"
-        raise refuse("PreconditionedGD", name, domain, f"{len(A)} for {wrong[0]}")
+        raise usage_error("PreconditionedGD", name, domain, f"{len(A)} for {wrong[0]}")
     if A.ndim == 2 and bool(A.triu(1).any()):
         hint = "Pass torch.linalg.cholesky(A)."
-        raise refuse("PreconditionedGD", name, "a lower triangular factor", "a full matrix", hint)
+        raise usage_error(
+            "PreconditionedGD", name, "a lower triangular factor", "a full matrix", hint
+        )
     diagonal = A if A.ndim == 1 else A.diagonal()
     if not bool((diagonal > 0).all() & A.isfinite().all()):
         what = "eigenvalue" if A.ndim == 1 else "pivot"
@@ -176,9 +184,9 @@ class Newton(Optimizer):
 
     @checked
     def __init__(
-        self, params: Iterable[Any], lr: Positive = 1.0, damping: NonNegative = 0.0, *,
+        self, params: Iterable[Any], lr: PositiveFloat = 1.0, damping: NonNegativeFloat = 0.0, *,
         mode: Literal["plain", "saddle_free"] = "plain", search: bool = False,
-        dense: Natural = 2000, inner: Count = 250,
+        dense: NonNegativeInt = 2000, inner: PositiveInt = 250,
     ) -> None:
         super().__init__(params, {"lr": lr, "damping": damping})
         self._mode, self._search, self._dense, self._inner = mode, search, dense, inner
@@ -205,11 +213,13 @@ class Newton(Optimizer):
     def _direction(self, products: Solve, g: Tensor, damping: Tensor) -> Tensor:
         """Divide the gradient by the damped Hessian."""
         if not bool(g.isfinite().all()):
-            raise refuse("Newton", "gradient", "finite", g.tolist(), "Start elsewhere.")
+            raise usage_error("Newton", "gradient", "finite", g.tolist(), "Start elsewhere.")
         if len(g) > self._dense:
             if self._mode == "saddle_free":
                 domain = f'"plain" for more than dense={self._dense} parameters'
-                raise refuse("Newton", "mode", domain, self._mode, "Its eigenvectors are needed.")
+                raise usage_error(
+                    "Newton", "mode", domain, self._mode, "Its eigenvectors are needed."
+                )
             return _conjugate_gradients(lambda v: products(v) + damping * v, g, self._inner)
         eye = torch.eye(len(g)).to(g)
         H = torch.cat([products(rows) for rows in eye.split(ROWS)])
@@ -230,7 +240,7 @@ class Newton(Optimizer):
             return
         if decline > 0:
             domain, hint = "downhill with search=True", 'Set mode="saddle_free" or damping.'
-            raise refuse("Newton", "step", domain, f"slope {decline:.3g}", hint)
+            raise usage_error("Newton", "step", domain, f"slope {decline:.3g}", hint)
         value = float(loss)
         rounding = 8 * torch.finfo(move.dtype).eps * abs(value)
         for length in [*0.5 ** np.arange(HALVINGS), 0.0]:
@@ -271,7 +281,7 @@ def _products(slopes: list[Tensor], params: list[Tensor]) -> Solve:
     bent = [one.requires_grad for one in slopes]
     if not any(bent):
         domain, got = "a function that calls loss.backward()", "gradients without a graph"
-        raise refuse("Newton", "closure", domain, got, "A linear loss has no curvature.")
+        raise usage_error("Newton", "closure", domain, got, "A linear loss has no curvature.")
 
     def products(v: Tensor) -> Tensor:
         found = torch.autograd.grad(
@@ -317,7 +327,9 @@ def _solved(owner: str, name: str, M: Tensor, g: Tensor) -> Tensor:
     if not failed and bool((factor.diagonal() ** 2 > rounding * M.diagonal()).all()):
         return torch.cholesky_solve(g[:, None], factor)[:, 0]
     if not bool(M.isfinite().all()):
-        raise refuse(owner, name, "finite", "infinite or undefined entries", "Start elsewhere.")
+        raise usage_error(
+            owner, name, "finite", "infinite or undefined entries", "Start elsewhere."
+        )
     values, vectors = torch.linalg.eigh(M)
     lowest = float(values.abs().min())
     if not lowest > rounding * float(values.abs().max()):
@@ -386,7 +398,7 @@ def logits_of(outputs: Tensor) -> Tensor:
 @checked
 def natural_gradient(
     model: nn.Module, x: Shaped[Tensor, "N ..."], y: Shaped[Tensor, "N ..."], *,
-    law: Law = "classes", damping: NonNegative = 0.0,
+    law: Law = "classes", damping: NonNegativeFloat = 0.0,
 ) -> dict[str, Tensor]:
     r"""Divides the gradient of the mean $-\ln p(y\mid x)$ by the Fisher information.
 

@@ -44,9 +44,7 @@ from jaxtyping import Float, Shaped
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from principia.lab.domains import Count, NonNegative, Positive
-from principia.lab.errors import refuse
-from principia.lab.knobs import checked
+from principia.lab.params import NonNegativeFloat, PositiveFloat, PositiveInt, checked, usage_error
 from principia.regression.logistic import IRLS
 
 P = TypeVar("P", bound="Problem")
@@ -101,7 +99,7 @@ class Problem(nn.Module, ABC):
         """Give the same problem with other points in `theta`; data and generators are shared."""
         if start.shape[1] != self.theta.shape[1]:
             domain = f"of shape (B, {self.theta.shape[1]})"
-            raise refuse(type(self).__name__, "start", domain, tuple(start.shape))
+            raise usage_error(type(self).__name__, "start", domain, tuple(start.shape))
         twin = copy.copy(self)
         twin._parameters = {}  # a shallow copy shares it
         twin.theta = nn.Parameter(start.detach().to(torch.float64, copy=True))
@@ -135,7 +133,7 @@ class Quadratic(Problem):
     ) -> None:
         lam = torch.as_tensor(eigenvalues, dtype=torch.float64)
         if lam.ndim != 1 or not len(lam) or not lam.isfinite().all():
-            raise refuse("Quadratic", "eigenvalues", "a list of finite numbers", eigenvalues)
+            raise usage_error("Quadratic", "eigenvalues", "a list of finite numbers", eigenvalues)
         super().__init__(torch.ones(1, len(lam)))
         self.register_buffer("eigenvalues", lam)
         self.register_buffer("rotation", rotation)
@@ -145,7 +143,7 @@ class Quadratic(Problem):
             excess = rotation.mT @ rotation - torch.eye(len(lam), dtype=rotation.dtype)
             if excess.abs().max() > 1e-9:
                 hint = "Take the first factor of torch.linalg.qr."
-                raise refuse("Quadratic", "rotation", "an orthogonal matrix", rotation, hint)
+                raise usage_error("Quadratic", "rotation", "an orthogonal matrix", rotation, hint)
         self.smoothness = float(lam.abs().max())
         if float(lam.min()) >= 0:
             self.minimum = 0.0
@@ -161,7 +159,7 @@ class Quadratic(Problem):
 
 
 @checked
-def log_spaced(D: Count = 400, low: Positive = 1e-8) -> Quadratic:
+def log_spaced(D: PositiveInt = 400, low: PositiveFloat = 1e-8) -> Quadratic:
     r"""Builds the quadratic on which gradient descent is exactly $O(1/t)$, Nesterov $O(1/t^2)$.
 
     Its eigenvalues are evenly spaced on a logarithmic axis from `low` to 1, and the start has the
@@ -268,11 +266,11 @@ class ScalarNet(Problem):
 
     @checked
     def __init__(
-        self, *, label_noise: NonNegative = 0.0, rng: torch.Generator | None = None
+        self, *, label_noise: NonNegativeFloat = 0.0, rng: torch.Generator | None = None
     ) -> None:
         super().__init__(torch.full((1, 2), 0.5))
         if label_noise and rng is None:
-            raise refuse("ScalarNet", "rng", "a generator with label noise", rng)
+            raise usage_error("ScalarNet", "rng", "a generator with label noise", rng)
         self.label_noise, self.rng = label_noise, rng
 
     def value(self, theta: Float[Tensor, "*B D"]) -> Float[Tensor, "*B"]:
@@ -324,7 +322,7 @@ class Saddle(Problem):
     minimum = -0.25
 
     @checked
-    def __init__(self, D: Count = 2) -> None:
+    def __init__(self, D: PositiveInt = 2) -> None:
         super().__init__(torch.ones(1, D))
 
     def value(self, theta: Float[Tensor, "*B D"]) -> Float[Tensor, "*B"]:
@@ -356,11 +354,11 @@ class LogisticRisk(Problem):
 
     @checked
     def __init__(
-        self, X: Shaped[Tensor, "s D"], y: Shaped[Tensor, " s"], *, l2: NonNegative = 0.0
+        self, X: Shaped[Tensor, "s D"], y: Shaped[Tensor, " s"], *, l2: NonNegativeFloat = 0.0
     ) -> None:
         super().__init__(torch.zeros(1, X.shape[1]))
         if not ((y == 0) | (y == 1)).all():
-            raise refuse("LogisticRisk", "y", "an array of 0 and 1 only", y)
+            raise usage_error("LogisticRisk", "y", "an array of 0 and 1 only", y)
         X = X.to(torch.float64)
         self.register_buffer("signed", (2 * y.to(X) - 1)[:, None] * X)  # rows turned toward class 1
         self.l2 = l2
@@ -379,7 +377,8 @@ class LogisticRisk(Problem):
 
 @checked
 def noisy_logistic(
-    rng: torch.Generator, *, samples: Count = 100, dim: Count = 8, l2: NonNegative = 0.1
+    rng: torch.Generator, *, samples: PositiveInt = 100, dim: PositiveInt = 8,
+    l2: NonNegativeFloat = 0.1
 ) -> LogisticRisk:
     r"""Draws a logistic regression with normal inputs, whose labels no line separates.
 
@@ -394,7 +393,7 @@ def noisy_logistic(
 
 
 @checked
-def noisy(problem: P, sigma: NonNegative, rng: torch.Generator) -> P:
+def noisy(problem: P, sigma: NonNegativeFloat, rng: torch.Generator) -> P:
     r"""Gives the problem with $N(0,\sigma^2I)$ added to its gradient in every backward pass.
 
     Values, and `problem.gradient`, stay as they are.

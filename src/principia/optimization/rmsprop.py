@@ -34,14 +34,13 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from principia.lab.domains import NonNegative, Positive, Range
-from principia.lab.knobs import checked
+from principia.lab.params import NonNegativeFloat, PositiveFloat, Range, checked
 
 
 @checked
 def rmsprop_reference(
-    gradients: Float[Tensor, " T *shape"], lr: Positive = 0.01,
-    rho: Annotated[float, Range(0, 1, open="high")] = 0.99, eps: NonNegative = 1e-8, *,
+    gradients: Float[Tensor, " T *shape"], lr: PositiveFloat = 0.01,
+    rho: Annotated[float, Range(0, 1, open="high")] = 0.99, eps: NonNegativeFloat = 1e-8, *,
     eps_inside: bool = False,
 ) -> Float[Tensor, " T *shape"]:
     r"""Gives the steps of RMSprop along given gradients, as the formula has them.

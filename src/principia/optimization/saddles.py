@@ -54,10 +54,15 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.optim import Optimizer
 
-from principia.lab.domains import Count, NonNegative, Positive, Range
-from principia.lab.errors import refuse
-from principia.lab.knobs import checked
-from principia.lab.optimizers import GroupOptimizer
+from principia.lab.params import (
+    NonNegativeFloat,
+    PositiveFloat,
+    PositiveInt,
+    Range,
+    checked,
+    usage_error,
+)
+from principia.lab.training import GroupOptimizer
 from principia.optimization.gradient_descent import descend
 from principia.optimization.problems import Problem
 from principia.optimization.smoothness import hessian_extremes
@@ -89,12 +94,14 @@ class NoisyGD(GroupOptimizer):
 
     @checked
     def __init__(
-        self, params: Iterable[Any], lr: Positive = 0.1, sigma: float | Tensor = 0.01, *,
+        self, params: Iterable[Any], lr: PositiveFloat = 0.1, sigma: float | Tensor = 0.01, *,
         rng: torch.Generator | None = None,
     ) -> None:
         size = torch.as_tensor(sigma)
         if not ((size >= 0) & size.isfinite()).all():
-            raise refuse("NoisyGD", "sigma", "in [0, inf), one number or a tensor of them", sigma)
+            raise usage_error(
+                "NoisyGD", "sigma", "in [0, inf), one number or a tensor of them", sigma
+            )
         super().__init__(params, {"lr": lr, "sigma": sigma})
         self.rng = rng
 
@@ -121,7 +128,7 @@ class NoisyGD(GroupOptimizer):
 
 
 @checked
-def langevin_scale(lr: Positive, temperature: NonNegative) -> float:
+def langevin_scale(lr: PositiveFloat, temperature: NonNegativeFloat) -> float:
     r"""Gives the noise $\sigma=\sqrt{2\eta T}$ with which `NoisyGD` visits $h$ like $e^{-h/T}$.
 
     Example:
@@ -133,7 +140,8 @@ def langevin_scale(lr: Positive, temperature: NonNegative) -> float:
 
 @checked
 def exit_times(
-    problem: Problem, optimizer: Optimizer, predicate: Callable[[Tensor], Tensor], limit: Count
+    problem: Problem, optimizer: Optimizer, predicate: Callable[[Tensor], Tensor],
+    limit: PositiveInt
 ) -> tuple[Float[Tensor, " B"], int]:
     r"""Counts the steps until each row has left; a row that has left stays where it is.
 
@@ -156,7 +164,7 @@ def exit_times(
     out = predicate(kept)
     if out.shape != (len(kept),) or out.dtype != torch.bool:
         got = f"{out.dtype} of shape {tuple(out.shape)}"
-        raise refuse("exit_times", "predicate", f"a function to {len(kept)} Booleans", got)
+        raise usage_error("exit_times", "predicate", f"a function to {len(kept)} Booleans", got)
     times = torch.where(out, 0.0, math.inf).double()
 
     def look() -> None:
@@ -206,7 +214,7 @@ def hessian_index(
 
 
 @checked
-def goe(n: Count, size: Count, rng: torch.Generator) -> Float[Tensor, "size n n"]:
+def goe(n: PositiveInt, size: PositiveInt, rng: torch.Generator) -> Float[Tensor, "size n n"]:
     r"""Draws matrices of the Gaussian orthogonal ensemble: $(A+A^\top)/2$, A standard Gaussian.
 
     Example:

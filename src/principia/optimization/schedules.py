@@ -51,16 +51,21 @@ from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LambdaLR, LRScheduler, ReduceLROnPlateau, SequentialLR
 from torch.utils.hooks import RemovableHandle
 
-from principia.lab.domains import Natural, NonNegative, Positive, Range
-from principia.lab.errors import refuse
-from principia.lab.knobs import checked
+from principia.lab.params import (
+    NonNegativeFloat,
+    NonNegativeInt,
+    PositiveFloat,
+    Range,
+    checked,
+    usage_error,
+)
 
 Exponent = Annotated[float, Range(0, 1, open="low")]
 
 
 @checked
 def power_decay(
-    optimizer: Optimizer, alpha: Exponent = 0.5, C: Positive | None = None
+    optimizer: Optimizer, alpha: Exponent = 0.5, C: PositiveFloat | None = None
 ) -> LambdaLR:
     r"""Lets the rate fall as $\eta_t=Ct^{-\alpha}$, $t=1$ being the first step.
 
@@ -98,7 +103,7 @@ def _scheduled(
 
 
 @checked
-def floor_decay(optimizer: Optimizer, floor: NonNegative = 1e-3) -> LambdaLR:
+def floor_decay(optimizer: Optimizer, floor: NonNegativeFloat = 1e-3) -> LambdaLR:
     r"""Lets the rate fall as $\eta_t=\max(\eta_{\min},1/t)$, whatever the optimizer's own was.
 
     Example:
@@ -117,7 +122,7 @@ def floor_decay(optimizer: Optimizer, floor: NonNegative = 1e-3) -> LambdaLR:
 
 @checked
 def warmup(
-    optimizer: Optimizer, steps: Natural, then: LRScheduler | None = None
+    optimizer: Optimizer, steps: NonNegativeInt, then: LRScheduler | None = None
 ) -> LRScheduler:
     """Raises the rate evenly to where another schedule begins, and lets that one go on.
 
@@ -141,7 +146,9 @@ def warmup(
     composed = isinstance(then, (SequentialLR, ReduceLROnPlateau))  # torch cannot put them behind
     if composed or then.optimizer is not optimizer or then.last_epoch:
         domain = "a single schedule of the same optimizer that has not moved yet"
-        raise refuse("warmup", "then", domain, f"{type(then).__name__} at step {then.last_epoch}")
+        raise usage_error(
+            "warmup", "then", domain, f"{type(then).__name__} at step {then.last_epoch}"
+        )
     if not steps:
         return then
     tops = [float(rate) for rate in then.get_last_lr()]
@@ -151,7 +158,7 @@ def warmup(
 
 @checked
 def clip_gradients(
-    optimizer: Optimizer, c: Positive, *, by: Literal["norm", "value"] = "norm"
+    optimizer: Optimizer, c: PositiveFloat, *, by: Literal["norm", "value"] = "norm"
 ) -> RemovableHandle:
     r"""Makes an optimizer clip its gradients before every step, by torch's own functions.
 
@@ -177,7 +184,9 @@ def clip_gradients(
         if isinstance(one, _Clipping):
             hint = "Call it once, before training: it clips before every step(), not after it."
             got = f"{type(optimizer).__name__} clipped at {one.c:g}"
-            raise refuse("clip_gradients", "optimizer", "one that does not clip yet", got, hint)
+            raise usage_error(
+                "clip_gradients", "optimizer", "one that does not clip yet", got, hint
+            )
     return optimizer.register_step_pre_hook(_Clipping(c, by))
 
 
@@ -208,7 +217,7 @@ class _Clipping:
 
 
 @checked
-def robbins_monro(alpha: Positive) -> tuple[bool, bool]:
+def robbins_monro(alpha: PositiveFloat) -> tuple[bool, bool]:
     r"""Tells of $\eta_t=Ct^{-\alpha}$ whether the sum diverges, and that of squares converges.
 
     If both, the steps reach any minimum and come to rest there, however noisy the gradients.

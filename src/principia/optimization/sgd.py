@@ -56,10 +56,8 @@ from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from principia.lab.domains import Count
-from principia.lab.errors import UsageError, refuse
-from principia.lab.knobs import checked
-from principia.lab.training.metrics import outputs_of
+from principia.lab.params import PositiveInt, UsageError, checked, usage_error
+from principia.lab.training import outputs_of
 from principia.optimization.problems import Problem
 
 Order = Literal["permutation", "replacement", "fixed", "sorted"]
@@ -68,8 +66,8 @@ Loss = Callable[[Tensor, Tensor], Tensor]
 
 @checked
 def batches(
-    n: Count, size: Count, *, order: Order = "permutation", rng: torch.Generator | None = None,
-    labels: Shaped[Tensor, " n"] | None = None,
+    n: PositiveInt, size: PositiveInt, *, order: Order = "permutation",
+    rng: torch.Generator | None = None, labels: Shaped[Tensor, " n"] | None = None,
 ) -> Iterator[Int[Tensor, " _"]]:
     """Deals the samples of one epoch into batches of indices; the last one may be smaller.
 
@@ -87,11 +85,11 @@ def batches(
     """
     if size > n:
         domain, hint = f"an integer in [1, {n}]", "An epoch has no more samples."
-        raise refuse("batches", "size", domain, size, hint)
+        raise usage_error("batches", "size", domain, size, hint)
     if order == "sorted":
         if labels is None or len(labels) != n:
             got = None if labels is None else tuple(labels.shape)
-            raise refuse("batches", "labels", f"of shape ({n},) for the sorted order", got)
+            raise usage_error("batches", "labels", f"of shape ({n},) for the sorted order", got)
         rows = labels.argsort(stable=True)
     elif order == "fixed":
         rows = torch.arange(n)

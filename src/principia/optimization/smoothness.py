@@ -62,10 +62,8 @@ from scipy.sparse.linalg import LinearOperator, eigsh
 from torch import Tensor
 from torch.func import hessian
 
-from principia.lab.domains import Count
-from principia.lab.errors import refuse
 from principia.lab.forward_mode import warm_up
-from principia.lab.knobs import checked
+from principia.lab.params import PositiveInt, checked, usage_error
 from principia.optimization.problems import Problem
 
 DENSE = 64  # up to so many parameters all eigenvalues cost less than a few of them by Lanczos
@@ -84,14 +82,16 @@ def smoothness_ratio(
     distance = (a - b).norm(dim=-1)
     if not (distance > 0).all():
         hint = "A slope needs two points."
-        raise refuse("smoothness_ratio", "a and b", "different in every row", "equal rows", hint)
+        raise usage_error(
+            "smoothness_ratio", "a and b", "different in every row", "equal rows", hint
+        )
     change = (problem.gradient(a) - problem.gradient(b)).norm(dim=-1)
     return float((change / distance).max())
 
 
 @checked
 def hessian_extremes(
-    loss_fn: Callable[..., Tensor], params: Tensor | Mapping[str, Tensor], k: Count = 1
+    loss_fn: Callable[..., Tensor], params: Tensor | Mapping[str, Tensor], k: PositiveInt = 1
 ) -> tuple[Float[Tensor, " k"], Float[Tensor, " k"]]:
     r"""Finds the k lowest eigenvalues of a Hessian, and the k highest, by products with vectors.
 
@@ -114,7 +114,9 @@ def hessian_extremes(
     value = loss_fn(rebuild(flat))
     if value.numel() != 1:
         domain, hint = "a function with one number as value", "Average the losses of the samples."
-        raise refuse("hessian_extremes", "loss_fn", domain, f"shape {tuple(value.shape)}", hint)
+        raise usage_error(
+            "hessian_extremes", "loss_fn", domain, f"shape {tuple(value.shape)}", hint
+        )
 
     def loss(point: Tensor) -> Tensor:
         return loss_fn(rebuild(point)).sum()
@@ -207,7 +209,7 @@ def pl_ratio(problem: Problem, *, minimum: float | None = None) -> Float[Tensor,
     """
     lowest = problem.minimum if minimum is None else minimum
     if lowest is None:
-        raise refuse("pl_ratio", "minimum", "a number", None, "Pass minimum=.")
+        raise usage_error("pl_ratio", "minimum", "a number", None, "Pass minimum=.")
     theta = problem.theta.detach().requires_grad_()
     with torch.enable_grad():
         values = problem.value(theta)

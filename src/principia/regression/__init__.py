@@ -6,6 +6,6 @@ layer of every later network, and the only models of the course with closed form
 so that most claims are exact. X is (s, d), one row a sample; predictions are Xw.
 """
 
-from principia.lab.catalog import lazy_exports
+from principia.lab.course.catalog import lazy_exports
 
 __getattr__, __dir__ = lazy_exports(__name__)

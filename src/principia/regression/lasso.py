@@ -49,9 +49,14 @@ from sklearn.exceptions import ConvergenceWarning
 from torch import Tensor
 from torch.nn import functional as F
 
-from principia.lab.domains import Count, NonNegative, Positive, Range
-from principia.lab.errors import refuse
-from principia.lab.knobs import checked
+from principia.lab.params import (
+    NonNegativeFloat,
+    PositiveFloat,
+    PositiveInt,
+    Range,
+    checked,
+    usage_error,
+)
 from principia.regression.least_squares import MILD, few_rows, finite
 from principia.regression.ridge import Loss, Penalty, ridge_alpha
 
@@ -72,7 +77,7 @@ def soft_threshold(z: Float[Tensor, "..."], t: Prices) -> Float[Tensor, "..."]:
     """
     t = torch.as_tensor(t, dtype=z.dtype, device=z.device)
     if not bool((t >= 0).all()):
-        raise refuse("soft_threshold", "t", "in [0, inf)", float(t.min()))
+        raise usage_error("soft_threshold", "t", "in [0, inf)", float(t.min()))
     return _shrunk(z, t)
 
 
@@ -91,8 +96,9 @@ def soft_threshold_(z: Tensor | Iterable[Tensor], t: float) -> None:
 
 @checked
 def ista(
-    X: Float[Tensor, "*B s d"], y: Float[Tensor, "*B s"], alpha: Prices, *, steps: Count = 10_000,
-    step: Annotated[float, Range(0, 2, open="both")] = 1.0, tol: NonNegative = 1e-12,
+    X: Float[Tensor, "*B s d"], y: Float[Tensor, "*B s"], alpha: Prices, *,
+    steps: PositiveInt = 10_000,
+    step: Annotated[float, Range(0, 2, open="both")] = 1.0, tol: NonNegativeFloat = 1e-12,
 ) -> Float[Tensor, "... d"]:
     r"""Minimizes the lasso objective by gradient steps and soft thresholds.
 
@@ -120,7 +126,7 @@ def _solve(
     prices, single = _prices(owner, alpha, X)
     if not (finite(X) and finite(y)):
         hint = "Drop or fill those rows."
-        raise refuse(owner, "X and y", "finite", "NaN or infinity", hint)
+        raise usage_error(owner, "X and y", "finite", "NaN or infinity", hint)
     X, y = _compact(X, y)
     s = X.shape[-2]
     sizes = X.square().mean(-2)
@@ -155,7 +161,7 @@ def _prices(owner: str, alpha: Prices, X: Tensor) -> tuple[Tensor, bool]:
     """Give the prices as (..., A), and whether there was a single number."""
     prices = torch.as_tensor(alpha, dtype=X.dtype, device=X.device)
     if not bool(((prices >= 0) & prices.isfinite()).all()):
-        raise refuse(owner, "alpha", "in [0, inf)", float(prices.min()))
+        raise usage_error(owner, "alpha", "in [0, inf)", float(prices.min()))
     return torch.atleast_1d(prices), prices.ndim == 0
 
 
@@ -226,8 +232,8 @@ def _with_these_signs(X: Tensor, y: Tensor, w: Tensor, prices: Tensor) -> Tensor
 
 @checked
 def fista(
-    X: Float[Tensor, "*B s d"], y: Float[Tensor, "*B s"], alpha: Prices, *, steps: Count = 10_000,
-    tol: NonNegative = 1e-12, restart: bool = True,
+    X: Float[Tensor, "*B s d"], y: Float[Tensor, "*B s"], alpha: Prices, *,
+    steps: PositiveInt = 10_000, tol: NonNegativeFloat = 1e-12, restart: bool = True,
 ) -> Float[Tensor, "... d"]:
     r"""Minimizes the lasso objective by soft thresholds with momentum.
 
@@ -271,7 +277,9 @@ class ProximalSGD(torch.optim.Optimizer):
     """
 
     @checked
-    def __init__(self, params: Any, *, lr: Positive = 1e-3, l1: NonNegative = 0.0) -> None:
+    def __init__(
+        self, params: Any, *, lr: PositiveFloat = 1e-3, l1: NonNegativeFloat = 0.0
+    ) -> None:
         super().__init__(params, {"lr": lr, "l1": l1})
 
     @torch.no_grad()
@@ -284,7 +292,7 @@ class ProximalSGD(torch.optim.Optimizer):
         for group in self.param_groups:
             lr, l1 = group["lr"], group["l1"]
             if not lr * l1 >= 0:
-                raise refuse("ProximalSGD", "l1", "in [0, inf)", l1)
+                raise usage_error("ProximalSGD", "l1", "in [0, inf)", l1)
             for p in group["params"]:
                 if p.grad is not None:
                     p.add_(p.grad, alpha=-lr)
@@ -305,7 +313,7 @@ def lambda_max(X: Float[Tensor, "*B s d"], y: Float[Tensor, "*B s"]) -> Float[Te
 
 @checked
 def lasso_alpha(
-    lam: NonNegative, s: Count, *, loss: Loss = "sum", penalty: Penalty = "full"
+    lam: NonNegativeFloat, s: PositiveInt, *, loss: Loss = "sum", penalty: Penalty = "full"
 ) -> float:
     r"""Converts the price of another convention to scikit-learn's.
 

@@ -58,9 +58,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor
 
-from principia.lab.domains import Count, Positive
-from principia.lab.errors import refuse
-from principia.lab.knobs import check_params, checked
+from principia.lab.params import PositiveFloat, PositiveInt, check_params, checked, usage_error
 
 Array = np.ndarray
 TALL = 5  # rows a column from which on a problem is rotated into fewer rows
@@ -94,8 +92,8 @@ class LMS(RegressorMixin, BaseEstimator):
     """
 
     def __init__(
-        self, *, lr: Positive | None = None, average: bool = False, chains: Count = 1,
-        epochs: Count = 50, fit_intercept: bool = True, trace: bool = False,
+        self, *, lr: PositiveFloat | None = None, average: bool = False, chains: PositiveInt = 1,
+        epochs: PositiveInt = 50, fit_intercept: bool = True, trace: bool = False,
         random_state: Any = None,
     ) -> None:
         self.lr = lr
@@ -135,7 +133,9 @@ class LMS(RegressorMixin, BaseEstimator):
                 self._sweep(X, y, self.lr or 1 / longest)
         if not np.isfinite(self.chains_).all():
             hint = "Standardize X, or lower lr."
-            raise refuse("LMS", "lr", "small enough that the weights stay finite", self.lr, hint)
+            raise usage_error(
+                "LMS", "lr", "small enough that the weights stay finite", self.lr, hint
+            )
         found = (self.means_ if self.average else self.chains_).mean(axis=0)
         self.coef_ = found[: self.n_features_in_]
         self.intercept_ = float(found[-1]) if self.fit_intercept else 0.0
@@ -165,7 +165,7 @@ class LMS(RegressorMixin, BaseEstimator):
 
 @checked
 def lstsq(
-    X: Float[Tensor, "*batch s d"], Y: Float[Tensor, "..."], *, rcond: Positive | None = None
+    X: Float[Tensor, "*batch s d"], Y: Float[Tensor, "..."], *, rcond: PositiveFloat | None = None
 ) -> Float[Tensor, "..."]:
     r"""Solves least squares by a singular value decomposition; of all solutions, the shortest.
 
@@ -193,10 +193,10 @@ def _columns(owner: str, X: Tensor, Y: Tensor) -> Tensor:
     """Give the targets as columns (..., s, m); refuse what does not fit X or is not finite."""
     if X.shape[:-1] not in (Y.shape, Y.shape[:-1]):
         domain = f"of shape {tuple(X.shape[:-1])}, or with one more axis"
-        raise refuse(owner, "y", domain, tuple(Y.shape), "X and y need one row a sample.")
+        raise usage_error(owner, "y", domain, tuple(Y.shape), "X and y need one row a sample.")
     for name, values in (("X", X), ("y", Y)):
         if not finite(values):
-            raise refuse(owner, name, "finite", "NaN or infinity", "Drop or fill those rows.")
+            raise usage_error(owner, name, "finite", "NaN or infinity", "Drop or fill those rows.")
     return Y[..., None] if Y.ndim < X.ndim else Y
 
 
@@ -218,7 +218,7 @@ def normal_equations(X: Float[Tensor, "s d"], y: Float[Tensor, "..."]) -> Float[
     rank = int(torch.linalg.matrix_rank(few_rows(X, columns)[0], rtol=tolerance))
     if rank < d or failed:
         got, hint = f"rank {min(rank, d - 1)}", "Use lstsq: it picks the shortest of all solutions."
-        raise refuse("normal_equations", "X", f"of full column rank {d}", got, hint)
+        raise usage_error("normal_equations", "X", f"of full column rank {d}", got, hint)
     solution = torch.cholesky_solve(X.mT @ columns, factor)
     return solution[:, 0] if y.ndim == 1 else solution
 
@@ -235,7 +235,7 @@ def pinv_path(X: Float[Tensor, "s d"], deltas: Float[Tensor, " A"]) -> Float[Ten
         tensor([0.5000, 0.4000])
     """
     if not bool((deltas >= 0).all()):
-        raise refuse("pinv_path", "deltas", "all >= 0", deltas.tolist())
+        raise usage_error("pinv_path", "deltas", "all >= 0", deltas.tolist())
     U, values, V = _thin_svd("pinv_path", X)
     gains = values / (values**2 + deltas[:, None])  # (A, rank)
     return torch.einsum("dr,ar,sr->ads", V, gains, U)

@@ -56,10 +56,16 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor
 from torch.nn import functional as F
 
-from principia.lab.domains import Count, NonNegative, Positive, Range
-from principia.lab.errors import refuse
-from principia.lab.estimators import two_classes
-from principia.lab.knobs import check_params, checked
+from principia.lab.params import (
+    NonNegativeFloat,
+    PositiveFloat,
+    PositiveInt,
+    Range,
+    check_params,
+    checked,
+    usage_error,
+)
+from principia.lab.training.estimators import two_classes
 from principia.regression.least_squares import BLOCK
 
 Array = np.ndarray
@@ -83,13 +89,15 @@ def logistic_loss(
         tensor([0.6931, 2.1269])
     """
     if y.shape != z.shape:
-        raise refuse("logistic_loss", "y", f"of the shape of z, {tuple(z.shape)}", tuple(y.shape))
+        raise usage_error(
+            "logistic_loss", "y", f"of the shape of z, {tuple(z.shape)}", tuple(y.shape)
+        )
     if ((y == 1) | (y == -1)).all() and (y == -1).any():
         note = "logistic_loss: y has labels -1 and +1, which are taken for 0 and 1."
         warnings.warn(note, stacklevel=2)
         y = y > 0
     if not ((y == 0) | (y == 1)).all():
-        raise refuse("logistic_loss", "y", "an array of 0 and 1 only", y)
+        raise usage_error("logistic_loss", "y", "an array of 0 and 1 only", y)
     return -F.logsigmoid((2 * y.to(z) - 1) * z)
 
 
@@ -101,7 +109,7 @@ def logit(p: Float[Tensor, "*batch"]) -> Float[Tensor, "*batch"]:
         tensor([0.0000, 1.0986,    inf])
     """
     if not ((p >= 0) & (p <= 1)).all():
-        raise refuse("logit", "p", "of probabilities in [0, 1]", p)
+        raise usage_error("logit", "p", "of probabilities in [0, 1]", p)
     return p.log() - (-p).log1p()
 
 
@@ -143,7 +151,7 @@ class IRLS(ClassifierMixin, BaseEstimator):
     """
 
     def __init__(
-        self, *, l2: NonNegative = 0.0, max_iter: Count = 50, tol: Positive = 1e-8,
+        self, *, l2: NonNegativeFloat = 0.0, max_iter: PositiveInt = 50, tol: PositiveFloat = 1e-8,
         fit_intercept: bool = True,
     ) -> None:
         self.l2 = l2

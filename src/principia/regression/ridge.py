@@ -46,9 +46,7 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.distributions import MultivariateNormal
 
-from principia.lab.domains import Count, NonNegative, Positive
-from principia.lab.errors import refuse
-from principia.lab.knobs import checked
+from principia.lab.params import NonNegativeFloat, PositiveFloat, PositiveInt, checked, usage_error
 from principia.regression.least_squares import MILD, few_rows, finite
 
 Loss = Literal["sum", "half-sum", "mean", "half-mean"]
@@ -57,7 +55,7 @@ Penalty = Literal["full", "half"]
 
 @checked
 def ridge_alpha(
-    lam: NonNegative, s: Count, *, loss: Loss = "sum", penalty: Penalty = "full"
+    lam: NonNegativeFloat, s: PositiveInt, *, loss: Loss = "sum", penalty: Penalty = "full"
 ) -> float:
     r"""Converts a price to scikit-learn's alpha, for $\Vert Xw-y\Vert^2+\alpha\Vert w\Vert^2$.
 
@@ -115,14 +113,14 @@ def _decompose(
     """
     targets = X[:, :0] if Y is None else Y.reshape(len(Y), -1)
     if not alphas.numel() or not bool(((alphas >= 0) & alphas.isfinite()).all()):
-        raise refuse(owner, "alphas", "one or more values, each in [0, inf)", alphas.tolist())
+        raise usage_error(owner, "alphas", "one or more values, each in [0, inf)", alphas.tolist())
     middle = X.mean(dim=0) if center else X.new_zeros(X.shape[1])
     # a mean is finite only if all of its column is, but it may overflow
     if len(targets) != len(X) or not (
         ((center and finite(middle)) or finite(X)) and finite(targets)
     ):
         got = f"{len(X)} and {len(targets)} rows"
-        raise refuse(owner, "X and Y", "finite, with one number of rows", got)
+        raise usage_error(owner, "X and Y", "finite, with one number of rows", got)
     alike = (X[0] == X[-1]) & (X[0] != 0)  # no other column can be constant
     if not center and len(X) > 1 and bool((X[:1, alike] == X[:, alike]).all(dim=0).any()):
         warnings.warn(
@@ -140,7 +138,7 @@ def _decompose(
     if Y is not None and rank < X.shape[1] and bool((alphas == 0).any()):
         domain = f"in (0, inf) where X has rank {rank} and {X.shape[1]} columns"
         hint = "Many weights fit equally well; principia.regression.lstsq finds the shortest."
-        raise refuse(owner, "alphas", domain, 0, hint)
+        raise usage_error(owner, "alphas", domain, 0, hint)
     U, d, Vh = U[:, kept], d[kept], Vh[kept]
     if every_row:
         return U if len(few) == len(X) else (X - middle) @ (Vh.mT / d), d, Vh, targets
@@ -183,13 +181,15 @@ def loo_error(
     rest = 1 - keep @ (U.mT**2) - center / len(X)  # 1 - H_ii, (A, s)
     if (rest < torch.finfo(d.dtype).eps ** 0.5).any():
         hint = "A sample of leverage 1 is fitted whatever its target: raise alphas or add samples."
-        raise refuse("loo_error", "alphas", "so large that no leverage is 1", alphas.tolist(), hint)
+        raise usage_error(
+            "loo_error", "alphas", "so large that no leverage is 1", alphas.tolist(), hint
+        )
     return ((targets - fitted) / rest[..., None]).reshape(len(alphas), *Y.shape)
 
 
 @checked
 def posterior(
-    X: Float[Tensor, "s d"], y: Float[Tensor, " s"], sigma2: Positive, tau: Positive
+    X: Float[Tensor, "s d"], y: Float[Tensor, " s"], sigma2: PositiveFloat, tau: PositiveFloat
 ) -> MultivariateNormal:
     r"""Infers the weights of $y=Xw+\epsilon$: their Gaussian law given the data.
 

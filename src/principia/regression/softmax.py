@@ -53,10 +53,15 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from principia.lab.domains import Count, NonNegative, Positive, Range
-from principia.lab.errors import refuse
-from principia.lab.experiments import Run
-from principia.lab.knobs import checked
+from principia.lab.params import (
+    NonNegativeFloat,
+    PositiveFloat,
+    PositiveInt,
+    Range,
+    checked,
+    usage_error,
+)
+from principia.lab.runs import Run
 from principia.lab.training import OneCycle, Trained, accuracy, fit
 
 Model = Callable[[Tensor], Tensor]
@@ -83,7 +88,7 @@ def cross_entropy(
     classes = z.shape[-1]
     if y.numel() and not (int(y.min()) >= 0 and int(y.max()) < classes):
         wrong = int(y[(y < 0) | (y >= classes)][0])
-        raise refuse("cross_entropy", "y", f"classes from 0 to {classes - 1}", wrong)
+        raise usage_error("cross_entropy", "y", f"classes from 0 to {classes - 1}", wrong)
     if z.numel() and float(z.detach().min()) >= 0 and bool(((z.sum(-1) - 1).abs() < 1e-5).all()):
         note = "cross_entropy: z looks like probabilities; it wants scores, before the softmax."
         warnings.warn(note, stacklevel=2)
@@ -139,7 +144,7 @@ def softmax_jacobian(z: Float[Tensor, "*batch K"]) -> Float[Tensor, "*batch K K"
 
 
 @checked
-def temperature(z: Float[Tensor, "*batch K"], T: Positive) -> Float[Tensor, "*batch K"]:
+def temperature(z: Float[Tensor, "*batch K"], T: PositiveFloat) -> Float[Tensor, "*batch K"]:
     r"""Softens ($T>1$) or sharpens ($T<1$) the probabilities: $\mathrm{softmax}(z/T)$.
 
     Example:
@@ -174,8 +179,9 @@ class SoftmaxRegression(nn.Module):
 
     @checked
     def __init__(
-        self, inputs: Count, classes: Annotated[int, Range(2, 10**6)], *, l2: NonNegative = 0.0,
-        solver: Literal["lbfgs", "adam"] = "lbfgs", batch_size: Count = 128,
+        self, inputs: PositiveInt, classes: Annotated[int, Range(2, 10**6)], *,
+        l2: NonNegativeFloat = 0.0,
+        solver: Literal["lbfgs", "adam"] = "lbfgs", batch_size: PositiveInt = 128,
     ) -> None:
         super().__init__()
         self.weight = nn.Parameter(torch.zeros(classes, inputs))
@@ -193,8 +199,8 @@ class SoftmaxRegression(nn.Module):
 
     @checked
     def fit(
-        self, x: Float[Tensor, "N D"], y: Int[Tensor, " N"], *, epochs: Count = 10,
-        lr: Positive = 0.01, run: Run | None = None, name: str = "",
+        self, x: Float[Tensor, "N D"], y: Int[Tensor, " N"], *, epochs: PositiveInt = 10,
+        lr: PositiveFloat = 0.01, run: Run | None = None, name: str = "",
         validation: tuple[Tensor, Tensor] | None = None,
     ) -> Trained:
         """Learn from samples; `epochs` and the largest learning rate `lr` are those of "adam"."""
@@ -204,11 +210,13 @@ class SoftmaxRegression(nn.Module):
         if self.solver == "adam":
             return fit(
                 self, (x, y), self.risk, torch.optim.Adam(self.parameters(), lr=lr),
-                epochs=epochs, batch_size=self.batch_size, parts=[OneCycle(lr)], **shared,
+                epochs=epochs, batch_size=self.batch_size, callbacks=[OneCycle(lr)], **shared,
             )
         if len(x) > MOST_AT_ONCE:
             hint = 'Take solver="adam".'
-            raise refuse("SoftmaxRegression", "x", f"at most {MOST_AT_ONCE} rows", len(x), hint)
+            raise usage_error(
+                "SoftmaxRegression", "x", f"at most {MOST_AT_ONCE} rows", len(x), hint
+            )
         optimizer = _LBFGS(self, x)
         return fit(self, (x, y), self.risk, optimizer, steps=1, batch_size=len(x), **shared)
 
@@ -327,7 +335,9 @@ def cross_validated_risk(
         tensor(0.6931)
     """
     if folds > x.shape[-2]:
-        raise refuse("cross_validated_risk", "folds", f"at most {x.shape[-2]}, the samples", folds)
+        raise usage_error(
+            "cross_validated_risk", "folds", f"at most {x.shape[-2]}, the samples", folds
+        )
     losses = []
     for held in torch.arange(x.shape[-2]).chunk(folds):
         rest = torch.ones(x.shape[-2], dtype=torch.bool)

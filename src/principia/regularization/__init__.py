@@ -8,6 +8,6 @@ else the net is asked to do at the same time (`multitask`). What acts during tra
 the training loop that any model can be given.
 """
 
-from principia.lab.catalog import lazy_exports
+from principia.lab.course.catalog import lazy_exports
 
 __getattr__, __dir__ = lazy_exports(__name__)

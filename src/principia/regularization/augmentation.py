@@ -55,15 +55,21 @@ from jaxtyping import Float, Shaped
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from principia.lab.domains import Choice, Count, Fraction, NonNegative, Positive
-from principia.lab.errors import refuse
-from principia.lab.knobs import checked
-from principia.lab.training import Part
+from principia.lab.params import (
+    Choice,
+    NonNegativeFloat,
+    PositiveFloat,
+    PositiveInt,
+    UnitInterval,
+    checked,
+    usage_error,
+)
+from principia.lab.training import Callback
 
 Batch = tuple[Tensor, ...]
 Map = Callable[[Tensor], Tensor]
 Rng = torch.Generator | None
-Chances = tuple[NonNegative, ...]
+Chances = tuple[NonNegativeFloat, ...]
 GROUPS = Choice(("rotations", "square", "shifts"))
 
 
@@ -104,7 +110,7 @@ class Shift(_Warp):
 
 def _ordered(owner: str, low: float, high: float) -> tuple[float, float]:
     if low > high:
-        raise refuse(owner, "low", f"at most high, {high:g}", low, "Exchange the two.")
+        raise usage_error(owner, "low", f"at most high, {high:g}", low, "Exchange the two.")
     return low, high
 
 
@@ -154,7 +160,7 @@ class Scale(_Warp):
     """
 
     @checked
-    def __init__(self, low: Positive, high: Positive) -> None:
+    def __init__(self, low: PositiveFloat, high: PositiveFloat) -> None:
         self.low, self.high = _ordered("Scale", low, high)
 
     def matrices(self, count: int, rng: Rng) -> Float[Tensor, "count 3 3"]:
@@ -202,7 +208,7 @@ class Mirror(_Warp):
     """
 
     @checked
-    def __init__(self, chance: Fraction = 0.5) -> None:
+    def __init__(self, chance: UnitInterval = 0.5) -> None:
         self.chance = chance
 
     def matrices(self, count: int, rng: Rng) -> Float[Tensor, "count 3 3"]:
@@ -230,7 +236,7 @@ class Brightness:
     """
 
     @checked
-    def __init__(self, low: NonNegative, high: NonNegative) -> None:
+    def __init__(self, low: NonNegativeFloat, high: NonNegativeFloat) -> None:
         self.low, self.high = _ordered("Brightness", low, high)
 
     def __call__(self, x: Float[Tensor, "B C H W"], rng: Rng = None) -> Float[Tensor, "B C H W"]:
@@ -267,7 +273,7 @@ class Pick:
         chances = (1.0,) * len(guises) if self.chances is None else self.chances
         if len(chances) != len(guises) or not sum(chances):
             domain = f"{len(guises)} numbers, one for each element, and not all 0"
-            raise refuse("Pick", "chances", domain, chances)
+            raise usage_error("Pick", "chances", domain, chances)
         where = "cpu" if rng is None else rng.device
         weights = torch.tensor(chances, dtype=torch.float64, device=where)
         chosen = torch.multinomial(weights, len(x), replacement=True, generator=rng).to(x.device)
@@ -275,7 +281,7 @@ class Pick:
 
 
 @final
-class Augment(Part):
+class Augment(Callback):
     """Transforms every picture of a batch at random, each in its own way, anew each time.
 
     Affine maps that follow each other are composed, and the picture is resampled (bilinearly) once.
@@ -296,18 +302,18 @@ class Augment(Part):
         >>> moved, flat = augment(torch.rand(5, 3, 32, 32), rng), augment(torch.rand(5, 784), rng)
         >>> model, x, y = nn.Linear(784, 10), torch.rand(8, 784), torch.arange(8)
         >>> sgd = torch.optim.SGD(model.parameters(), lr=0.1)
-        >>> trained = fit(model, (x, y), Supervised(F.cross_entropy), sgd, parts=[augment])
+        >>> trained = fit(model, (x, y), Supervised(F.cross_entropy), sgd, callbacks=[augment])
     """
 
     @checked
     def __init__(
         self, *transforms: Transform, outside: Literal["zeros", "border", "reflection"] = "zeros",
-        side: Count | None = None,
+        side: PositiveInt | None = None,
     ) -> None:
         for one in transforms:
             if not (isinstance(one, _Warp) or callable(one)):
                 domain = "transforms such as Shift(-2, 2), one after the other"
-                raise refuse("Augment", "transforms", domain, one)
+                raise usage_error("Augment", "transforms", domain, one)
         self.transforms, self.outside, self.side = transforms, outside, side
 
     def __call__(self, x: Shaped[Tensor, "*shape"], rng: Rng = None) -> Float[Tensor, "*shape"]:
@@ -341,9 +347,11 @@ def _pictures(x: Tensor, side: int | None) -> Tensor:
             hint = "Add a channel axis: x[:, None]; to a single picture a batch axis: x[None]."
         elif x.ndim == 2 and side is None:
             hint = "If the rows are gray squares, give their side, as in side=28."
-        raise refuse("Augment", "x", domain, tuple(x.shape), hint)
+        raise usage_error("Augment", "x", domain, tuple(x.shape), hint)
     if not x.is_floating_point():
-        raise refuse("Augment", "x", "floating point", str(x.dtype), "Divide gray values by 255.")
+        raise usage_error(
+            "Augment", "x", "floating point", str(x.dtype), "Divide gray values by 255."
+        )
     return pictures
 
 
@@ -377,11 +385,13 @@ def orbit(x: Shaped[Tensor, "*shape"], group: str | Sequence[Map]) -> Shaped[Ten
 def group_elements(x: Tensor, group: str) -> list[Map]:
     """Give the elements of a named group, as functions."""
     if group not in GROUPS.options:
-        raise refuse("orbit", "group", f"{GROUPS.text}, or functions", group, GROUPS.hint(group))
+        raise usage_error(
+            "orbit", "group", f"{GROUPS.text}, or functions", group, GROUPS.hint(group)
+        )
     if group == "shifts":
         return [functools.partial(torch.roll, shifts=k, dims=-1) for k in range(x.shape[-1])]
     if x.ndim < 2 or x.shape[-1] != x.shape[-2]:
-        raise refuse("orbit", "x", "pictures as high as they are wide", tuple(x.shape))
+        raise usage_error("orbit", "x", "pictures as high as they are wide", tuple(x.shape))
     turns = [functools.partial(torch.rot90, k=k, dims=(-2, -1)) for k in range(4)]
     mirrored = [lambda x, turn=turn: turn(x.flip(-1)) for turn in turns]
     return turns if group == "rotations" else [*turns, *mirrored]

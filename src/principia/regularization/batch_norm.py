@@ -59,10 +59,8 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.utils import skip_init
 from torch.nn.utils.fusion import fuse_conv_bn_eval, fuse_linear_bn_eval
 
-from principia.lab.domains import Count, Positive
-from principia.lab.errors import refuse
-from principia.lab.knobs import checked
-from principia.lab.training.metrics import evaluated
+from principia.lab.params import PositiveFloat, PositiveInt, checked, usage_error
+from principia.lab.training import evaluated
 from principia.networks.mlp import Sizes
 from principia.regularization.initialization import initialize_
 from principia.regularization.layer_norm import normalize
@@ -75,7 +73,7 @@ LARGER = "The variance of one value is 0: take larger batches, or leave a last o
 @checked
 def batch_norm_reference(
     x: Float[Tensor, "B n ..."], alpha: Float[Tensor, " n"], beta: Float[Tensor, " n"], *,
-    eps: Positive = 1e-5,
+    eps: PositiveFloat = 1e-5,
 ) -> Float[Tensor, "B n ..."]:
     r"""Computes $\alpha\tilde x+\beta$, for each feature over the batch and all places.
 
@@ -92,7 +90,7 @@ def batch_norm_reference(
                 [ 1.0000,  6.0000]])
     """
     if x.numel() < 2 * x.shape[1]:
-        raise refuse("batch_norm_reference", "x", SEVERAL, tuple(x.shape), LARGER)
+        raise usage_error("batch_norm_reference", "x", SEVERAL, tuple(x.shape), LARGER)
     over = [axis for axis in range(x.ndim) if axis != 1]
     return along(alpha, x) * normalize(x, over, eps=eps) + along(beta, x)
 
@@ -120,16 +118,20 @@ def population_statistics(model: nn.Module, loader: Iterable[Any]) -> nn.Module:
     """
     if isinstance(loader, Iterator):
         hint = "Pass a list or a DataLoader."
-        raise refuse("population_statistics", "loader", "open to several passes", loader, hint)
+        raise usage_error("population_statistics", "loader", "open to several passes", loader, hint)
     norms, order = [one for one in norm_layers(model) if one.track_running_stats], []
     if not norms:
         hint = "There is nothing to compute for it."
-        raise refuse("population_statistics", "model", "one with running statistics", model, hint)
+        raise usage_error(
+            "population_statistics", "model", "one with running statistics", model, hint
+        )
     with evaluated(model):
         _pass(model, itertools.islice(loader, 1), norms, lambda norm, _: order.append(norm))
         if not order:
             hint = "Its model must also use a layer with running statistics."
-            raise refuse("population_statistics", "loader", "one or more batches", loader, hint)
+            raise usage_error(
+                "population_statistics", "loader", "one or more batches", loader, hint
+            )
         for layer in dict.fromkeys(order):  # each sees what the exact ones before it make
             mean = layer.running_mean.copy_(_mean_input(model, layer, loader)).double()
             layer.running_var.copy_(_mean_input(model, layer, loader, around=mean))
@@ -189,13 +191,13 @@ def fold_batch_norm(layer: nn.Linear | Conv, bn: _BatchNorm) -> nn.Linear | Conv
     """
     if bn.running_mean is None:
         hint = "Make it with track_running_stats=True: batches have statistics of their own."
-        raise refuse("fold_batch_norm", "bn", "a layer with running statistics", bn, hint)
+        raise usage_error("fold_batch_norm", "bn", "a layer with running statistics", bn, hint)
     if bn.training:
         hint = "Call bn.eval(): only running statistics are the same for every batch."
-        raise refuse("fold_batch_norm", "bn", "in evaluation mode", "training mode", hint)
+        raise usage_error("fold_batch_norm", "bn", "in evaluation mode", "training mode", hint)
     if not isinstance(layer, nn.Linear | Conv) or layer.weight.shape[0] != bn.num_features:
         domain = f"a linear or convolution layer with {bn.num_features} outputs"
-        raise refuse("fold_batch_norm", "layer", domain, layer)
+        raise usage_error("fold_batch_norm", "layer", domain, layer)
     _warn_if_fresh("fold_batch_norm", bn)
     if bn.weight is None:  # torch joins linear layers only with an α and a β
         level = torch.zeros_like(bn.running_mean)
@@ -236,7 +238,9 @@ def invert(
     if bn.weight is not None:
         if not bool((bn.weight != 0).all()):
             hint = "A feature times 0 is gone."
-            raise refuse("invert", "bn", "a layer without a weight of 0", bn.weight.tolist(), hint)
+            raise usage_error(
+                "invert", "bn", "a layer without a weight of 0", bn.weight.tolist(), hint
+            )
         y = (y - along(bn.bias, y)) / along(bn.weight, y)
     return along(mu, y) + along(sigma, y) * y
 
@@ -269,16 +273,16 @@ class ConvNet(nn.Module):
 
     @checked
     def __init__(
-        self, channels: Sizes, *, side: Count, classes: Count = 10, batch_norm: bool = True,
-        rng: torch.Generator | None = None,
+        self, channels: Sizes, *, side: PositiveInt, classes: PositiveInt = 10,
+        batch_norm: bool = True, rng: torch.Generator | None = None,
     ) -> None:
         super().__init__()
         blocks = len(channels) - 1
         if not blocks:
             hint = "Name the channels of the pictures and of each convolution."
-            raise refuse("ConvNet", "channels", "two or more values", channels, hint)
+            raise usage_error("ConvNet", "channels", "two or more values", channels, hint)
         if not side >> blocks:
-            raise refuse("ConvNet", "side", f"{2**blocks} or more for {blocks} halvings", side)
+            raise usage_error("ConvNet", "side", f"{2**blocks} or more for {blocks} halvings", side)
         self.shape, self.smallest = (channels[0], side, side), side >> blocks
         self.blocks = nn.Sequential(*(
             nn.Sequential(
@@ -297,9 +301,9 @@ class ConvNet(nn.Module):
         """Compute the scores of the classes."""
         if x.shape[1:] != self.shape:
             domain = f"of shape (B, {', '.join(map(str, self.shape))})"
-            raise refuse("ConvNet", "x", domain, tuple(x.shape))
+            raise usage_error("ConvNet", "x", domain, tuple(x.shape))
         if self.training and len(x) < 2 and self.smallest < 2 and norm_layers(self):
-            raise refuse("ConvNet", "x", SEVERAL, tuple(x.shape), LARGER)
+            raise usage_error("ConvNet", "x", SEVERAL, tuple(x.shape), LARGER)
         x = x.to(memory_format=torch.channels_last)  # twice as fast on a CPU
         return self.head(self.blocks(x).flatten(1))
 

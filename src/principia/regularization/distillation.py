@@ -41,17 +41,16 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.optim import Optimizer
 
-from principia.lab.domains import Fraction, Positive
-from principia.lab.errors import UsageError, refuse
-from principia.lab.knobs import checked
-from principia.lab.training import Objective, Once, Part, Trained, fit
-from principia.lab.training.metrics import outputs_of
+from principia.lab.params import PositiveFloat, UnitInterval, UsageError, checked, usage_error
+from principia.lab.training import Callback, Objective, Once, Trained, fit, outputs_of
 
 Batch = tuple[Tensor, ...]
 
 
 @checked
-def soft_targets(logits: Float[Tensor, "*B K"], temperature: Positive) -> Float[Tensor, "*B K"]:
+def soft_targets(logits: Float[Tensor, "*B K"], temperature: PositiveFloat) -> Float[
+    Tensor, "*B K"
+]:
     r"""Computes $\mathrm{softmax}(F/T)$: the answers of a teacher, doubts enlarged by $T$.
 
     Example:
@@ -65,7 +64,7 @@ def soft_targets(logits: Float[Tensor, "*B K"], temperature: Positive) -> Float[
 
 @checked
 def softened_cross_entropy(
-    student: Float[Tensor, "*B K"], teacher: Float[Tensor, "*B K"], temperature: Positive
+    student: Float[Tensor, "*B K"], teacher: Float[Tensor, "*B K"], temperature: PositiveFloat
 ) -> Float[Tensor, ""]:
     r"""Computes $\ell_T$ between the logits of a student and those of its teacher.
 
@@ -91,7 +90,7 @@ def _need_same_shape(owner: str, student: Tensor, teacher: Tensor) -> None:
     if student.shape != teacher.shape:
         domain = f"logits of the student's {student.shape[-1]} classes, {tuple(student.shape)}"
         hint = "Both must tell the same classes apart."
-        raise refuse(owner, "teacher", domain, tuple(teacher.shape), hint)
+        raise usage_error(owner, "teacher", domain, tuple(teacher.shape), hint)
 
 
 @final
@@ -110,7 +109,7 @@ class DistillationLoss(nn.Module):
     """
 
     @checked
-    def __init__(self, temperature: Positive = 20.0, alpha: Fraction = 0.9) -> None:
+    def __init__(self, temperature: PositiveFloat = 20.0, alpha: UnitInterval = 0.9) -> None:
         super().__init__()
         self.temperature, self.alpha = temperature, alpha
 
@@ -122,7 +121,7 @@ class DistillationLoss(nn.Module):
         if self.alpha == 1:
             return self.mixed(student, teacher, None)
         if target is None:
-            raise refuse("DistillationLoss", "target", "labels when alpha < 1", target)
+            raise usage_error("DistillationLoss", "target", "labels when alpha < 1", target)
         return self.mixed(student, teacher, F.cross_entropy(student, target))
 
     def mixed(self, student: Tensor, teacher: Tensor, hard: Tensor | None) -> Tensor:
@@ -133,7 +132,7 @@ class DistillationLoss(nn.Module):
         if self.alpha == 1:  # 0 times the loss of missing labels, NaN, would be NaN
             return taught
         if hard is None:
-            raise refuse("DistillationLoss", "hard", "a loss when alpha < 1", hard)
+            raise usage_error("DistillationLoss", "hard", "a loss when alpha < 1", hard)
         return taught + (1 - self.alpha) * hard
 
     def extra_repr(self) -> str:
@@ -142,7 +141,7 @@ class DistillationLoss(nn.Module):
 
 
 @final
-class Distillation(Part):
+class Distillation(Callback):
     """Lets any training learn from a teacher too, who is asked about every batch as it is shown.
 
     Args:
@@ -156,12 +155,12 @@ class Distillation(Part):
         >>> x, y = torch.randn(8, 2), torch.zeros(8, dtype=torch.long)
         >>> sgd = torch.optim.SGD(student.parameters(), lr=0.1)
         >>> lesson = [Distillation(teacher, temperature=4.0)]
-        >>> trained = fit(student, (x, y), Supervised(F.cross_entropy), sgd, parts=lesson)
+        >>> trained = fit(student, (x, y), Supervised(F.cross_entropy), sgd, callbacks=lesson)
     """
 
     @checked
     def __init__(
-        self, teacher: nn.Module, *, temperature: Positive = 20.0, alpha: Fraction = 0.9
+        self, teacher: nn.Module, *, temperature: PositiveFloat = 20.0, alpha: UnitInterval = 0.9
     ) -> None:
         self.teacher = _ready(teacher)
         self.loss = DistillationLoss(temperature, alpha)
@@ -208,7 +207,7 @@ def teacher_answers(teacher: nn.Module, x: Tensor) -> Tensor:
 @checked
 def distill(
     teacher: nn.Module, student: nn.Module, data: tuple[Tensor, Tensor], optimizer: Optimizer, *,
-    temperature: Positive = 20.0, alpha: Fraction = 0.9, **training: Any,
+    temperature: PositiveFloat = 20.0, alpha: UnitInterval = 0.9, **training: Any,
 ) -> Trained:
     """Trains a student on a teacher's answers, which are asked for once, before the training.
 

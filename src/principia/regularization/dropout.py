@@ -61,12 +61,10 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn.modules.dropout import _DropoutNd
 
-from principia.lab.domains import Range
-from principia.lab.errors import UsageError, refuse
-from principia.lab.knobs import checked
+from principia.lab.params import Range, UsageError, checked, usage_error
 from principia.lab.seeds import Seed
-from principia.lab.training.dice import own_dice
-from principia.lab.training.metrics import evaluated
+from principia.lab.training import evaluated
+from principia.lab.training.generators import seeded_generators
 from principia.networks.activations import ACTIVATIONS
 from principia.networks.mlp import ActivationName, Sizes
 from principia.regularization.initialization import initialize_
@@ -109,7 +107,7 @@ class DropoutMLP(nn.Module):
         super().__init__()
         if len(sizes) < 2:
             hint = "Name the width of the input and that of the output."
-            raise refuse("DropoutMLP", "sizes", "two or more values", sizes, hint)
+            raise usage_error("DropoutMLP", "sizes", "two or more values", sizes, hint)
         self.activation, self.phi = activation, ACTIVATIONS[activation].module()
         keeps = [keep_input, *[keep_hidden] * (len(sizes) - 2)]
         self.drops = nn.ModuleList(nn.Dropout(1 - keep) for keep in keeps)
@@ -128,7 +126,7 @@ class DropoutMLP(nn.Module):
         """Compute the output of the last layer: in training, that of one random subnetwork."""
         if x.shape[-1] != self.sizes[0]:
             domain = f"of shape (..., {self.sizes[0]})"
-            raise refuse("DropoutMLP", "x", domain, tuple(x.shape))
+            raise usage_error("DropoutMLP", "x", domain, tuple(x.shape))
         *hidden, last = zip(self.drops, self.layers, strict=True)
         for drop, layer in hidden:
             x = self.phi(layer(drop(x)))
@@ -182,13 +180,15 @@ def scale_weights(model: nn.Sequential) -> nn.Sequential:
         if isinstance(drop, ClassicDropout):
             if not isinstance(layer, nn.Linear) or parts.count(layer) > 1:
                 domain = "a sequence in which an nn.Linear of its own follows every ClassicDropout"
-                raise refuse("scale_weights", "model", domain, layer)
+                raise usage_error("scale_weights", "model", domain, layer)
             layer.weight.data.mul_(drop.keep)
             parts[place] = nn.Dropout(1 - drop.keep)
     scaled = nn.Sequential(*parts[:-1])  # type: ignore[arg-type]
     if any(isinstance(one, ClassicDropout) for one in scaled.modules()):
         domain = "a sequence that holds every ClassicDropout itself, not in a module of its own"
-        raise refuse("scale_weights", "model", domain, model, "Flatten it into one nn.Sequential.")
+        raise usage_error(
+            "scale_weights", "model", domain, model, "Flatten it into one nn.Sequential."
+        )
     return scaled.train(model.training)
 
 
@@ -222,7 +222,9 @@ def enumerate_subnets(
                 "mc_dropout."
             )
         if len({*chosen}) < len(chosen) or not {*chosen} <= {*range(len(pi))}:
-            raise refuse("enumerate_subnets", "units", f"different, from 0 to {len(pi) - 1}", units)
+            raise usage_error(
+                "enumerate_subnets", "units", f"different, from 0 to {len(pi) - 1}", units
+            )
         masks = (torch.arange(2 ** len(chosen))[:, None] >> torch.arange(len(chosen))) & 1
         masks, pi = masks.to(pi), pi[chosen]
         factors = masks.new_ones(len(masks), sum(map(len, keeps)))
@@ -247,7 +249,7 @@ def _keeps(model: nn.Module, x: Tensor) -> list[Tensor]:
             one.remove()
     if not found or not all(bool((keep > 0).all()) for keep in found):
         domain = "a module with a layer that drops units, and none that drops all of them"
-        raise refuse("enumerate_subnets", "model", domain, model)
+        raise usage_error("enumerate_subnets", "model", domain, model)
     return found
 
 
@@ -332,10 +334,10 @@ def mc_dropout(
     """
     drops = [one for one in model.modules() if isinstance(one, _DropoutNd | ClassicDropout)]
     if not drops:
-        raise refuse("mc_dropout", "model", "a module with a dropout layer", model)
+        raise usage_error("mc_dropout", "model", "a module with a dropout layer", model)
     drawn = nullcontext()
     if rng is not None:
-        drawn = own_dice(Seed(int(torch.randint(2**31, (), generator=rng))), x.device)
+        drawn = seeded_generators(Seed(int(torch.randint(2**31, (), generator=rng))), x.device)
     outputs = []
     with evaluated(model), torch.no_grad(), drawn:
         for one in drops:

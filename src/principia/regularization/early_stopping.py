@@ -44,14 +44,12 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from principia.lab.domains import NonNegative, Positive
-from principia.lab.errors import refuse
-from principia.lab.knobs import checked
+from principia.lab.params import NonNegativeFloat, PositiveFloat, checked, usage_error
 
 
 @checked
 def stopped_shrinkage(
-    lam: Float[Tensor, "*n"], lr: Positive, t: NonNegative
+    lam: Float[Tensor, "*n"], lr: PositiveFloat, t: NonNegativeFloat
 ) -> Float[Tensor, "*n"]:
     r"""Computes $1-(1-\eta\lambda)^t$: how far descent from 0 gets along each eigenvector.
 
@@ -67,17 +65,17 @@ def stopped_shrinkage(
     step = lr * lam
     if bool((lam < 0).any()) or bool((step >= 2).any()):
         hint = "Descent diverges beyond; lower lr."
-        raise refuse("stopped_shrinkage", "lam", f"in [0, {2 / lr:g})", lam.tolist(), hint)
+        raise usage_error("stopped_shrinkage", "lam", f"in [0, {2 / lr:g})", lam.tolist(), hint)
     long = step > 1  # every step changes the sign: there is nothing between two steps
     if not float(t).is_integer() and bool(long.any()):
-        raise refuse("stopped_shrinkage", "t", "an integer where lr * lam > 1", t)
+        raise usage_error("stopped_shrinkage", "t", "an integer where lr * lam > 1", t)
     # 1 - step would round away what a weak direction moves
     share = -torch.expm1(torch.special.xlog1py(t, -step.clamp(max=1)))
     return torch.where(long, 1 - (1 - step) ** t, share)
 
 
 @checked
-def equivalent_decay(lr: Positive, t: Positive) -> float:
+def equivalent_decay(lr: PositiveFloat, t: PositiveFloat) -> float:
     r"""Gives the weight decay $\mu=1/(\eta t)$ that shrinks weak directions as $t$ steps do.
 
     Example:

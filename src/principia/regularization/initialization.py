@@ -50,9 +50,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from principia.lab.domains import Count, Positive
-from principia.lab.errors import refuse
-from principia.lab.knobs import checked
+from principia.lab.params import PositiveFloat, PositiveInt, checked, usage_error
 
 Scheme = Literal["default", "lecun", "glorot", "he", "orthogonal"]
 Law = Literal["normal", "uniform"]
@@ -62,7 +60,7 @@ LAYERS = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d)
 
 @checked
 def initialize_(
-    model: Model, scheme: Scheme, *, law: Law = "normal", gain: Positive | None = None,
+    model: Model, scheme: Scheme, *, law: Law = "normal", gain: PositiveFloat | None = None,
     rng: torch.Generator | None = None,
 ) -> Model:
     r"""Draws the weights of all linear and convolution layers anew, in place.
@@ -90,7 +88,9 @@ def initialize_(
     for layer in _layers("initialize_", model):
         if not isinstance(layer.weight, nn.Parameter):  # what is written to it would be lost
             hint = "Initialize before weight normalization and its like."
-            raise refuse("initialize_", "model", "one whose weights are parameters", layer, hint)
+            raise usage_error(
+                "initialize_", "model", "one whose weights are parameters", layer, hint
+            )
         _draw(layer.weight, scheme, law, gain, rng)
         if layer.bias is not None and scheme == "default":
             reach = layer.weight[0].numel() ** -0.5
@@ -107,7 +107,7 @@ def _draw(
     if weight.ndim < 2:
         domain = f"weights of 2 or more dimensions with the scheme {scheme!r}"
         hint = "A vector has no fan-in: leave it at 0, or reshape it."
-        raise refuse("initialize_", "model", domain, f"shape {tuple(weight.shape)}", hint)
+        raise usage_error("initialize_", "model", domain, f"shape {tuple(weight.shape)}", hint)
     if scheme == "orthogonal":
         nn.init.orthogonal_(weight, gain, generator=rng)
         return
@@ -123,7 +123,7 @@ def _layers(owner: str, model: nn.Module) -> list[Any]:
     """List the layers with weights."""
     found = [one for one in model.modules() if isinstance(one, LAYERS)]
     if not found:
-        raise refuse(owner, "model", "a network with a linear or convolution layer", model)
+        raise usage_error(owner, "model", "a network with a linear or convolution layer", model)
     return found
 
 
@@ -155,7 +155,7 @@ def lsuv_(model: nn.Module, x: Tensor, *, rng: torch.Generator | None = None) ->
         spread = output.std(correction=0)
         if not spread > 0:
             hint = "Take more samples, or inputs that differ."
-            raise refuse("lsuv_", "x", f"a batch that varies at {layer}", float(spread), hint)
+            raise usage_error("lsuv_", "x", f"a batch that varies at {layer}", float(spread), hint)
         layer.weight.div_(spread)
         return output / spread
 
@@ -216,7 +216,7 @@ def depth_profile(
 
 
 @checked
-def product_uniform_logpdf(z: Float[Tensor, "*B"], D: Count) -> Float[Tensor, "*B"]:
+def product_uniform_logpdf(z: Float[Tensor, "*B"], D: PositiveInt) -> Float[Tensor, "*B"]:
     r"""Evaluates $\log\frac{(-\log z)^{D-1}}{(D-1)!}$, the law of a product of D uniform numbers.
 
     Its mass sits near 0 for many factors: signals that are multiplied layer by layer collapse.

@@ -48,10 +48,8 @@ from jaxtyping import Float, Int, Num
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from principia.lab.domains import Count, Range
-from principia.lab.errors import UsageError, refuse
-from principia.lab.knobs import checked
-from principia.lab.training import Objective, Once, Part
+from principia.lab.params import PositiveInt, Range, UsageError, checked, usage_error
+from principia.lab.training import Callback, Objective, Once
 
 Batch = tuple[Tensor, ...]
 Rate = Annotated[float, Range(0, 1, open="high")]
@@ -103,7 +101,7 @@ class SoftCrossEntropy(nn.Module):
 def _column_stochastic(owner: str, Pi: Tensor) -> Tensor:
     """Refuse a matrix whose columns are no distributions; say so if its rows are."""
     if Pi.ndim != 2 or Pi.shape[0] != Pi.shape[1]:
-        raise refuse(owner, "Pi", "a square matrix", tuple(Pi.shape))
+        raise usage_error(owner, "Pi", "a square matrix", tuple(Pi.shape))
     sums, nonnegative = Pi.sum(dim=0), bool((Pi >= 0).all())  # NaN is not
     if nonnegative and bool(((sums - 1).abs() <= 1e-5).all()):
         return Pi
@@ -115,7 +113,7 @@ def _column_stochastic(owner: str, Pi: Tensor) -> Tensor:
         hint = "Its rows do: pass its transpose."
     elif bool(((sums > 0) & sums.isfinite()).all()):
         hint = "Divide each column by its sum."
-    raise refuse(owner, "Pi", "nonnegative with columns that sum to 1", got, hint)
+    raise usage_error(owner, "Pi", "nonnegative with columns that sum to 1", got, hint)
 
 
 @checked
@@ -143,7 +141,7 @@ def forward_correction(
 
 @checked
 def reliability(
-    p: Float[Tensor, "N K"], y: Int[Tensor, " N"], bins: Count = 15
+    p: Float[Tensor, "N K"], y: Int[Tensor, " N"], bins: PositiveInt = 15
 ) -> tuple[Float[Tensor, " bins"], Float[Tensor, " bins"], Num[Tensor, " bins"]]:
     """Collects predictions in bins of equal width by their confidence, the largest probability.
 
@@ -163,7 +161,7 @@ def reliability(
     """
     if not bool((p >= 0).all() and ((p.sum(dim=1) - 1).abs() <= 1e-4).all()):  # nor NaN
         got, hint = ("NaN", "") if bool(p.isnan().any()) else ("others", "Apply softmax to logits.")
-        raise refuse("reliability", "p", "probabilities that sum to 1", got, hint)
+        raise usage_error("reliability", "p", "probabilities that sum to 1", got, hint)
     confidence, found = p.max(dim=1)
     places = (confidence * bins).long().clamp_max(bins - 1)
     count = torch.bincount(places, minlength=bins)
@@ -176,7 +174,7 @@ def reliability(
 
 @checked
 def expected_calibration_error(
-    p: Float[Tensor, "N K"], y: Int[Tensor, " N"], bins: Count = 15
+    p: Float[Tensor, "N K"], y: Int[Tensor, " N"], bins: PositiveInt = 15
 ) -> Float[Tensor, ""]:
     r"""Computes $\sum_b\frac{n_b}n|\mathrm{acc}_b-\mathrm{conf}_b|$ over bins of confidence.
 
@@ -195,7 +193,7 @@ def expected_calibration_error(
 
 
 @final
-class LabelSmoothing(Part):
+class LabelSmoothing(Callback):
     r"""Gives any training with class labels the targets $(1-\varepsilon)e_y+\varepsilon u$.
 
     The loss of the training must take probabilities as targets, as `F.cross_entropy` does; the
@@ -209,7 +207,7 @@ class LabelSmoothing(Part):
         >>> x, y = torch.randn(8, 2), torch.zeros(8, dtype=torch.long)
         >>> sgd = torch.optim.SGD(model.parameters(), lr=0.1)
         >>> cross_entropy = Supervised(F.cross_entropy)
-        >>> trained = fit(model, (x, y), cross_entropy, sgd, parts=[LabelSmoothing(0.1)])
+        >>> trained = fit(model, (x, y), cross_entropy, sgd, callbacks=[LabelSmoothing(0.1)])
     """
 
     @checked
@@ -248,12 +246,12 @@ class LabelSmoothing(Part):
             if y.numel() and not (y.min() >= 0 and y.max() < classes):
                 got = f"labels from {int(y.min())} to {int(y.max())}"
                 hint = "Leave out samples without a label." if y.min() < 0 else ""
-                raise refuse("LabelSmoothing", "targets", f"in [0, {classes - 1}]", got, hint)
+                raise usage_error("LabelSmoothing", "targets", f"in [0, {classes - 1}]", got, hint)
             soft = F.one_hot(y.long(), classes).to(outputs)
         else:
             got = f"{y.dtype} of shape {tuple(y.shape)} for outputs {tuple(outputs.shape)}"
             hint = "Regression has nothing to smooth."
-            raise refuse("LabelSmoothing", "targets", "labels of classes", got, hint)
+            raise usage_error("LabelSmoothing", "targets", "labels of classes", got, hint)
         return (1 - self.eps) * soft + self.eps / classes
 
 

@@ -45,9 +45,14 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from principia.lab.domains import Count, NonNegative, Positive
-from principia.lab.errors import UsageError, refuse
-from principia.lab.knobs import checked
+from principia.lab.params import (
+    NonNegativeFloat,
+    PositiveFloat,
+    PositiveInt,
+    UsageError,
+    checked,
+    usage_error,
+)
 from principia.networks.activations import ACTIVATIONS
 from principia.networks.mlp import ActivationName, Sizes
 from principia.regularization.initialization import initialize_
@@ -57,7 +62,7 @@ NormName = Literal["none", "batch", "layer"]
 
 @checked
 def normalize(
-    x: Float[Tensor, "..."], dims: int | Sequence[int], *, eps: NonNegative = 1e-5
+    x: Float[Tensor, "..."], dims: int | Sequence[int], *, eps: NonNegativeFloat = 1e-5
 ) -> Float[Tensor, "..."]:
     r"""Subtracts the mean over some axes and divides by $\sqrt{\delta+s^2}$, $s^2$ their variance.
 
@@ -78,11 +83,11 @@ def normalize(
     axes = (dims,) if isinstance(dims, int) else tuple(dims)
     here = {axis % x.ndim for axis in axes if -x.ndim <= axis < x.ndim}
     if not axes or len(here) < len(axes):
-        raise refuse("normalize", "dims", f"different axes of the {x.ndim} of x", dims)
+        raise usage_error("normalize", "dims", f"different axes of the {x.ndim} of x", dims)
     entries = torch.Size(x.shape[axis] for axis in here).numel()
     if entries < 2:
         hint = "The variance of a single entry is 0: name more axes, or give x more features."
-        raise refuse("normalize", "dims", "axes with 2 or more entries together", dims, hint)
+        raise usage_error("normalize", "dims", "axes with 2 or more entries together", dims, hint)
     variance, mean = torch.var_mean(x, axes, correction=0, keepdim=True)
     return (x - mean) / (eps + variance).sqrt()
 
@@ -119,10 +124,10 @@ class NormMLP(nn.Module):
         super().__init__()
         if len(sizes) < 2:
             hint = "Name the width of the input and that of the output."
-            raise refuse("NormMLP", "sizes", "two or more values", sizes, hint)
+            raise usage_error("NormMLP", "sizes", "two or more values", sizes, hint)
         if norm == "layer" and 1 in sizes[1:-1]:
             hint = "Layer normalization makes 0 of a single feature, whose variance is 0."
-            raise refuse("NormMLP", "sizes", "2 or more for every hidden layer", sizes, hint)
+            raise usage_error("NormMLP", "sizes", "2 or more for every hidden layer", sizes, hint)
         self.norm, self.activation = norm, activation
         self.phi = ACTIVATIONS[activation].module()
         made = {"none": lambda m: nn.Identity(), "batch": nn.BatchNorm1d, "layer": nn.LayerNorm}
@@ -145,7 +150,9 @@ class NormMLP(nn.Module):
         rows = x.shape[:-1].numel()
         if self.norm == "batch" and self.training and rows == 1:
             hint = "A batch of one has variance 0: choose another batch size, or norm='layer'."
-            raise refuse("NormMLP", "x", "2 or more rows while batch norm is trained", rows, hint)
+            raise usage_error(
+                "NormMLP", "x", "2 or more rows while batch norm is trained", rows, hint
+            )
         for layer, norm in zip(self.layers, self.norms, strict=False):  # the last has no norm
             z = layer(x)
             x = self.phi(norm(z.reshape(rows, layer.out_features)).view_as(z))
@@ -155,8 +162,8 @@ class NormMLP(nn.Module):
 @checked
 @torch.no_grad()
 def invariance_table(
-    norm: Callable[[Tensor], Tensor], units: Count, *, inputs: Count = 20, rows: Count = 32,
-    factor: Positive = 3.0, rng: torch.Generator | None = None,
+    norm: Callable[[Tensor], Tensor], units: PositiveInt, *, inputs: PositiveInt = 20,
+    rows: PositiveInt = 32, factor: PositiveFloat = 3.0, rng: torch.Generator | None = None,
 ) -> dict[str, float]:
     r"""Measures by how much changes of weights or data change the normalized sums $xW^\top$.
 
@@ -186,7 +193,7 @@ def invariance_table(
         before = norm(x @ W.mT)
     except (RuntimeError, ValueError) as error:
         domain = f"a function of tensors of shape ({rows}, {units})"
-        raise refuse("invariance_table", "norm", domain, norm, f"It said: {error}") from None
+        raise usage_error("invariance_table", "norm", domain, norm, f"It said: {error}") from None
     changes = {
         "all weights scaled": (x, factor * W), "all rows shifted": (x, W + v),
         "one row scaled": (x, first_row * W), "all samples scaled": (factor * x, W),

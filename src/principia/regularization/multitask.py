@@ -58,9 +58,14 @@ from jaxtyping import Bool, Float, Num, Shaped
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from principia.lab.domains import Count, NonNegative, Range
-from principia.lab.errors import refuse, suggestion
-from principia.lab.knobs import checked
+from principia.lab.params import (
+    NonNegativeFloat,
+    PositiveInt,
+    Range,
+    checked,
+    suggestion,
+    usage_error,
+)
 
 Loss = Callable[[Tensor, Tensor], Tensor]
 Batch = tuple[Tensor, ...]
@@ -97,13 +102,13 @@ class SharedTrunk(nn.Module):
     ) -> None:
         super().__init__()
         if not heads:
-            raise refuse("SharedTrunk", "heads", "one or more modules by name", dict(heads))
+            raise usage_error("SharedTrunk", "heads", "one or more modules by name", dict(heads))
         taken = {"", *dir(nn.ModuleDict()), *dir(nn.ParameterDict())}
         for name in heads:
             if name in taken or "." in name:
                 domain = "modules by names without a dot that torch's modules have not taken"
                 hint = f"Call it {name.replace('.', '_')}_task."
-                raise refuse("SharedTrunk", "heads", domain, name, hint)
+                raise usage_error("SharedTrunk", "heads", domain, name, hint)
         self.trunk, self.heads = trunk, nn.ModuleDict(heads)
         scales = {name: nn.Parameter(torch.zeros(())) for name in heads} if learn_weights else {}
         self.log_sigma = nn.ParameterDict(scales)
@@ -141,14 +146,14 @@ class JointLoss:
         _need_names("weights", self.weights, self.losses, some=True)
         for name, weight in self.weights.items():
             if not 0 <= weight < math.inf:
-                raise refuse("JointLoss", f"weights[{name!r}]", "in [0, inf)", weight)
+                raise usage_error("JointLoss", f"weights[{name!r}]", "in [0, inf)", weight)
 
     def __call__(self, model: Any, batch: Batch, rng: torch.Generator, /) -> Float[Tensor, ""]:
         """Give the weighted sum for one batch."""
         x, *labels = batch
         if len(labels) != len(self.losses):
             domain = f"x and labels of {len(self.losses)} tasks, {', '.join(self.losses)}"
-            raise refuse("JointLoss", "batch", domain, f"{len(batch)} tensors")
+            raise usage_error("JointLoss", "batch", domain, f"{len(batch)} tensors")
         named = dict(zip(self.losses, labels, strict=True))
         terms = self.terms(model(x), named)
         for name, s in model.log_sigma.items():
@@ -172,7 +177,7 @@ def _need_names(
     if odd is not None or not (some or given.keys() == known.keys()):
         hint = suggestion(odd, known) if odd else ""
         domain = f"named like the losses, {', '.join(known)}"
-        raise refuse("JointLoss", what, domain, list(given), hint)
+        raise usage_error("JointLoss", what, domain, list(given), hint)
 
 
 def labelled(y: Num[Tensor, " B *m"]) -> Bool[Tensor, " B"]:
@@ -263,7 +268,7 @@ class SemiSupervisedLoss:
 
     @checked
     def __init__(
-        self, *, alpha: NonNegative = 1.0,
+        self, *, alpha: NonNegativeFloat = 1.0,
         corruption: Annotated[float, Range(0, 1, open="high")] = 0.5,
         supervised: Loss = F.cross_entropy, reconstruction: Loss = F.mse_loss,
     ) -> None:
@@ -282,7 +287,8 @@ class SemiSupervisedLoss:
 
 @checked
 def shared_subspace(
-    X: Float[Tensor, "*R T n d"], y: Float[Tensor, "*R T n"], k: Count, *, sweeps: Count = 20
+    X: Float[Tensor, "*R T n d"], y: Float[Tensor, "*R T n"], k: PositiveInt, *,
+    sweeps: PositiveInt = 20
 ) -> Float[Tensor, "*R T d"]:
     r"""Fits linear tasks $y_t\approx X_tBa_t$ that share $B$: a linear trunk with a head a task.
 
@@ -306,7 +312,7 @@ def shared_subspace(
     r = min(k, T, d)
     if n < r or T * n < r * (d + T - r):
         domain = f"{r} or more samples of each task, {r * (d + T - r)} of all, as rank {r} needs"
-        raise refuse("shared_subspace", "X", domain, (T, n), "Lower k or add samples.")
+        raise usage_error("shared_subspace", "X", domain, (T, n), "Lower k or add samples.")
     gram, rhs = X.mT @ X, (X.mT @ y[..., None])[..., 0]  # (*R, T, d, d), (*R, T, d)
     B = torch.linalg.svd(separate_fits(X, y), full_matrices=False)[2][..., :r, :].mT  # (*R, d, r)
     for sweep in range(sweeps + 1):

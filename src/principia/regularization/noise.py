@@ -55,10 +55,8 @@ from torch import Tensor, nn
 from torch.autograd import grad
 from torch.optim import Optimizer
 
-from principia.lab.domains import Count, NonNegative, Range
-from principia.lab.errors import refuse
-from principia.lab.knobs import checked
-from principia.lab.training import Objective, Part
+from principia.lab.params import NonNegativeFloat, PositiveInt, Range, checked, usage_error
+from principia.lab.training import Callback, Objective
 
 Batch = tuple[Tensor, ...]
 Rate = Annotated[float, Range(0, 1, open="high")]
@@ -83,7 +81,7 @@ class GaussianNoise(nn.Module):
     """
 
     @checked
-    def __init__(self, sigma: NonNegative) -> None:
+    def __init__(self, sigma: NonNegativeFloat) -> None:
         super().__init__()
         self.sigma = sigma
 
@@ -97,14 +95,14 @@ def _perturbed(
 ) -> Tensor:
     """Add Gaussian noise, drawn where the generator is."""
     if not x.is_floating_point():
-        raise refuse(owner, name, "floating point", str(x.dtype), hint)
+        raise usage_error(owner, name, "floating point", str(x.dtype), hint)
     where = x.device if rng is None else rng.device
     noise = torch.randn(x.shape, generator=rng, dtype=x.dtype, device=where)
     return x + sigma * noise.to(x.device)
 
 
 @final
-class InputNoise(Part):
+class InputNoise(Callback):
     """Adds Gaussian noise to the inputs of every batch, new each time they are shown.
 
     Args:
@@ -117,7 +115,7 @@ class InputNoise(Part):
     """
 
     @checked
-    def __init__(self, sigma: NonNegative) -> None:
+    def __init__(self, sigma: NonNegativeFloat) -> None:
         self.sigma = sigma
 
     def prepare(self, batch: Batch, rng: torch.Generator) -> Batch:
@@ -148,7 +146,7 @@ class WeightNoise(AbstractContextManager["WeightNoise"]):
 
     @checked
     def __init__(
-        self, model: nn.Module, sigma: NonNegative, rng: torch.Generator | None = None
+        self, model: nn.Module, sigma: NonNegativeFloat, rng: torch.Generator | None = None
     ) -> None:
         self.model, self.sigma, self.rng = model, sigma, rng
         self._before: list[list[tuple[nn.Parameter, Tensor]]] = []  # one list for each entry
@@ -170,7 +168,7 @@ class WeightNoise(AbstractContextManager["WeightNoise"]):
 
 
 @final
-class NoisyWeights(Part):
+class NoisyWeights(Callback):
     """Computes every loss and its gradient at perturbed weights; the step is made from the others.
 
     Each evaluation of the loss has a noise of its own, also with optimizers that ask for several a
@@ -182,13 +180,13 @@ class NoisyWeights(Part):
     Example:
         >>> model = nn.Linear(1, 1, bias=False)
         >>> x, sgd = torch.ones(4, 1), SGD(model.parameters(), lr=0.5)
-        >>> trained = fit(model, (x, 3 * x), Supervised(F.mse_loss), sgd, parts=[NoisyWeights(0.1)])
+        >>> trained = fit(model, (x, 3 * x), Supervised(F.mse_loss), sgd, callbacks=[NoisyWeights(0.1)])
     """
 
     wraps_last = True  # what other parts compute before the loss must be of these weights, too
 
     @checked
-    def __init__(self, sigma: NonNegative) -> None:
+    def __init__(self, sigma: NonNegativeFloat) -> None:
         self.sigma = sigma
         self._noise = ExitStack()  # what is to be undone before the step
 
@@ -216,7 +214,7 @@ class NoisyWeights(Part):
 
 @checked
 def noisy_targets(
-    y: Float[Tensor, "*shape"], sigma: NonNegative, rng: torch.Generator | None = None
+    y: Float[Tensor, "*shape"], sigma: NonNegativeFloat, rng: torch.Generator | None = None
 ) -> Float[Tensor, "*shape"]:
     """Adds Gaussian noise to the targets of a regression.
 
@@ -252,7 +250,7 @@ def flip_labels(
     """
     if y.numel() and not (y.min() >= 0 and y.max() < classes):
         got = f"labels from {int(y.min())} to {int(y.max())}"
-        raise refuse("flip_labels", "y", f"integers in [0, {classes - 1}]", got)
+        raise usage_error("flip_labels", "y", f"integers in [0, {classes - 1}]", got)
     where = y.device if rng is None else rng.device
     flipped = torch.rand(y.shape, generator=rng, device=where) < eps
     others = torch.randint(1, classes, y.shape, generator=rng, device=where)
@@ -262,7 +260,8 @@ def flip_labels(
 @checked
 def tikhonov_penalty(
     f: Callable[[Tensor], Tensor], x: Float[Tensor, "B D"], y: Float[Tensor, " B"],
-    sigma: NonNegative, *, probes: Count | None = None, rng: torch.Generator | None = None,
+    sigma: NonNegativeFloat, *, probes: PositiveInt | None = None,
+    rng: torch.Generator | None = None,
 ) -> Float[Tensor, " B"]:
     r"""Computes $\sigma^2(\Vert\nabla f\Vert^2+(f-y)\Delta f)$, what small input noise charges.
 
@@ -287,7 +286,7 @@ def tikhonov_penalty(
         value = f(x)
         if value.shape != y.shape:
             domain, got = f"a function with one number a row, {tuple(y.shape)}", tuple(value.shape)
-            raise refuse("tikhonov_penalty", "f", domain, got, "Sum or squeeze its outputs.")
+            raise usage_error("tikhonov_penalty", "f", domain, got, "Sum or squeeze its outputs.")
         (slopes,) = grad(value.sum(), x, create_graph=True)
         laplacian = torch.zeros_like(value)
         if slopes.requires_grad:  # not of a linear function

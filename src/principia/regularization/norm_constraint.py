@@ -53,11 +53,8 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn.utils import parametrize
 
-from principia.lab.domains import Positive
-from principia.lab.errors import refuse
-from principia.lab.knobs import checked
-from principia.lab.optimizers import GroupOptimizer
-from principia.lab.training import Part
+from principia.lab.params import PositiveFloat, checked, usage_error
+from principia.lab.training import Callback, GroupOptimizer
 from principia.optimization.problems import Problem
 
 Numbers = Sequence[float] | Float[Tensor, " A"]
@@ -66,7 +63,7 @@ STEPS = 50_000  # in which a solution must be found; prices of 1e-6 of the curva
 
 
 @final
-class MaxNorm(Part):
+class MaxNorm(Callback):
     r"""Shortens the incoming weights of every unit to a norm of at most `bound`.
 
     A part of the training loop that acts after every step; called on a model, it acts once. Rows
@@ -84,7 +81,7 @@ class MaxNorm(Part):
     """
 
     @checked
-    def __init__(self, bound: Positive, *, dim: Literal[0, 1] = 0) -> None:
+    def __init__(self, bound: PositiveFloat, *, dim: Literal[0, 1] = 0) -> None:
         self.bound, self.dim = bound, dim
 
     @torch.no_grad()
@@ -92,7 +89,9 @@ class MaxNorm(Part):
         """Shorten the rows of all layers of a model, in place."""
         layers = [one for one in model.modules() if isinstance(one, UNITS)]
         if not layers:
-            raise refuse("MaxNorm", "model", "one with Linear or Conv layers", type(model).__name__)
+            raise usage_error(
+                "MaxNorm", "model", "one with Linear or Conv layers", type(model).__name__
+            )
         for layer in layers:
             if parametrize.is_parametrized(layer, "weight"):  # its parameters have other names
                 layer.weight = layer.weight.renorm(2, self.dim, self.bound)  # type: ignore[assignment]
@@ -125,7 +124,9 @@ class ProjectedSGD(GroupOptimizer):
     """
 
     @checked
-    def __init__(self, params: Iterable[Any], lr: Positive = 0.1, radius: Positive = 1.0) -> None:
+    def __init__(
+        self, params: Iterable[Any], lr: PositiveFloat = 0.1, radius: PositiveFloat = 1.0
+    ) -> None:
         super().__init__(params, {"lr": lr, "radius": radius})
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
@@ -133,7 +134,7 @@ class ProjectedSGD(GroupOptimizer):
         options = self.defaults | param_group
         for name in ("lr", "radius"):
             if not 0 < options[name] < math.inf:
-                raise refuse("ProjectedSGD", name, "in (0, inf)", options[name])
+                raise usage_error("ProjectedSGD", name, "in (0, inf)", options[name])
         super().add_param_group(param_group)
 
     def move(self, group: dict[str, Any], params: list[Tensor], gradients: list[Tensor]) -> None:
@@ -168,7 +169,7 @@ def project_ball(
 def _radius(owner: str, r: float | Tensor, *, finite: bool = False) -> Tensor:
     radius = torch.as_tensor(r, dtype=torch.float64)
     if not bool((radius > 0).all()) or (finite and not bool(radius.isfinite().all())):
-        raise refuse(owner, "r", "in (0, inf)" if finite else "in (0, inf]", r)
+        raise usage_error(owner, "r", "in (0, inf)" if finite else "in (0, inf]", r)
     return radius
 
 
@@ -215,7 +216,7 @@ def matching_radius(problem: Problem, mus: Numbers) -> Float[Tensor, " A"]:
     """
     prices = torch.as_tensor(mus, dtype=torch.float64)
     if not len(prices) or not bool(((prices >= 0) & prices.isfinite()).all()):
-        raise refuse("matching_radius", "mus", "one or more values, each in [0, inf)", mus)
+        raise usage_error("matching_radius", "mus", "one or more values, each in [0, inf)", mus)
     return penalized_at(problem, prices).norm(dim=-1)
 
 
@@ -231,7 +232,7 @@ def penalized_at(problem: Problem, mus: Tensor, *, tol: float = 1e-14) -> Tensor
             "Where the risk has no minimum, as with classes that a line separates, a price must be "
             "above 0; the higher it is, the fewer steps."
         )
-        raise refuse("matching_radius", "mus", domain, float(moving[0]), hint)
+        raise usage_error("matching_radius", "mus", domain, float(moving[0]), hint)
     return ends
 
 
@@ -245,7 +246,9 @@ def accelerated(
     """
     if not problem.smoothness:
         hint = "Steps of 1/L need a largest curvature L."
-        raise refuse(type(problem).__name__, "smoothness", "in (0, inf)", problem.smoothness, hint)
+        raise usage_error(
+            type(problem).__name__, "smoothness", "in (0, inf)", problem.smoothness, hint
+        )
     lr = 1 / problem.smoothness
     ends = problem.theta.detach().new_zeros(len(rows), problem.theta.shape[1])
     at = torch.arange(len(rows))  # the rows that still move

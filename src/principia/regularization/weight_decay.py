@@ -54,9 +54,7 @@ from torch.nn.utils.parametrizations import _WeightNorm
 from torch.nn.utils.parametrize import ParametrizationList
 from torch.optim import Optimizer
 
-from principia.lab.domains import NonNegative, Positive
-from principia.lab.errors import refuse, suggestion
-from principia.lab.knobs import checked
+from principia.lab.params import NonNegativeFloat, PositiveFloat, checked, suggestion, usage_error
 from principia.regression.lasso import soft_threshold_
 
 Strengths = float | Mapping[str, float]
@@ -65,8 +63,8 @@ NORMS = (nn.LayerNorm, nn.RMSNorm)  # their gains may have as many axes as a wei
 
 @checked
 def decay(
-    theta: Float[Tensor, "*shape"], gradient: Float[Tensor, "*shape"], *, lr: Positive,
-    mu: NonNegative,
+    theta: Float[Tensor, "*shape"], gradient: Float[Tensor, "*shape"], *, lr: PositiveFloat,
+    mu: NonNegativeFloat,
 ) -> Float[Tensor, "*shape"]:
     r"""Takes one gradient step with weight decay, $(1-\eta\mu)\theta-\eta\nabla R$.
 
@@ -88,12 +86,12 @@ def decay(
 
 def _need_sign(owner: str, lr: float, mu: float) -> None:
     if lr * mu >= 1:
-        raise refuse(owner, "lr*weight_decay", "< 1", lr * mu, "Weights would change sign.")
+        raise usage_error(owner, "lr*weight_decay", "< 1", lr * mu, "Weights would change sign.")
 
 
 @checked
 def decay_groups(
-    model: nn.Module, mu: Strengths, *, lr: Positive | None = None,
+    model: nn.Module, mu: Strengths, *, lr: PositiveFloat | None = None,
     name: Literal["weight_decay", "lam"] = "weight_decay",
 ) -> list[dict[str, Any]]:
     r"""Sorts the parameters of a model into groups for any optimizer, one for each strength.
@@ -130,12 +128,12 @@ def _strengths(
     named = dict(model.named_parameters())
     for one in given.values() if isinstance(given, Mapping) else [given]:
         if not 0 <= one < math.inf:
-            raise refuse(owner, knob, "in [0, inf)", one)
+            raise usage_error(owner, knob, "in [0, inf)", one)
     if isinstance(given, Mapping):
         for name in given:
             if name not in named:
                 hint = suggestion(name, named)
-                raise refuse(owner, knob, "of parameters of the model", name, hint)
+                raise usage_error(owner, knob, "of parameters of the model", name, hint)
         strengths = {name: float(given.get(name, 0.0)) for name in named}
     else:
         free = _biases_and_gains(model)
@@ -177,21 +175,21 @@ def shrinkage(
     """
     d = torch.as_tensor(mu, dtype=H.dtype, device=H.device)
     if not bool(((d >= 0) & d.isfinite()).all()):
-        raise refuse("shrinkage", "mu", "in [0, inf)", mu)
+        raise usage_error("shrinkage", "mu", "in [0, inf)", mu)
     rounding = 100 * torch.finfo(H.dtype).eps * H.abs().amax()
     if not bool(((H - H.mT).abs() <= rounding).all()):
         hint = "A Hessian is; take (H + H.mT) / 2 if only rounding made it otherwise."
-        raise refuse("shrinkage", "H", "symmetric", H, hint)
+        raise usage_error("shrinkage", "H", "symmetric", H, hint)
     try:
         d = d.expand(torch.broadcast_shapes(d.shape, H.shape[:-1]))
     except RuntimeError:
         domain = f"of a shape that broadcasts to {tuple(H.shape[:-1])}"
         hint = "The last axis has one strength for each weight."
-        raise refuse("shrinkage", "mu", domain, f"shape {tuple(d.shape)}", hint) from None
+        raise usage_error("shrinkage", "mu", domain, f"shape {tuple(d.shape)}", hint) from None
     factor, failed = torch.linalg.cholesky_ex(H + torch.diag_embed(d))
     if bool(failed.any()):
         hint = "Along some direction nothing stops the weights: raise mu."
-        raise refuse("shrinkage", "H + mu", "positive definite", H, hint)
+        raise usage_error("shrinkage", "H + mu", "positive definite", H, hint)
     return torch.cholesky_solve(H, factor)
 
 
@@ -221,7 +219,7 @@ class ProximalL1(Optimizer):
 
     @checked
     def __init__(
-        self, params: Any, base_optimizer: Callable[..., Optimizer], *, lam: NonNegative = 0.0,
+        self, params: Any, base_optimizer: Callable[..., Optimizer], *, lam: NonNegativeFloat = 0.0,
         **options: Any,
     ) -> None:
         self.base = base_optimizer(params, **options)
@@ -234,10 +232,10 @@ class ProximalL1(Optimizer):
         options = self.defaults | param_group
         if "lr" not in options:
             got = type(self.base).__name__
-            raise refuse("ProximalL1", "base_optimizer", "one with a learning rate lr", got)
+            raise usage_error("ProximalL1", "base_optimizer", "one with a learning rate lr", got)
         for name in ("lam", "lr"):
             if not 0 <= options[name] < math.inf:
-                raise refuse("ProximalL1", name, "in [0, inf)", options[name])
+                raise usage_error("ProximalL1", name, "in [0, inf)", options[name])
         super().add_param_group(param_group)
 
     @torch.no_grad()

@@ -51,7 +51,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn.utils import parametrizations, parametrize
 
-from principia.lab.errors import refuse
+from principia.lab.params import usage_error
 from principia.regularization.norm_constraint import UNITS
 
 Model = TypeVar("Model", bound=nn.Module)
@@ -75,17 +75,17 @@ def normalize_weights(model: Model) -> Model:
     layers = {name: one for name, one in model.named_modules() if isinstance(one, UNITS)}
     owner = "normalize_weights"
     if not layers:
-        raise refuse(owner, "model", "one with Linear or Conv layers", type(model).__name__)
+        raise usage_error(owner, "model", "one with Linear or Conv layers", type(model).__name__)
     for name, layer in layers.items():
         where = name or type(layer).__name__
         if parametrize.is_parametrized(layer, "weight"):
             hint = f"Those of {where} have another parametrization: remove it first."
             if _is_split(layer):
                 hint = f"The weights of {where} are split already: merge(model) first."
-            raise refuse(owner, "model", "one with plain weights", type(layer).__name__, hint)
+            raise usage_error(owner, "model", "one with plain weights", type(layer).__name__, hint)
         if unit := _first(~layer.weight.detach().flatten(1).any(dim=1)):
             hint = f"Unit {unit} of {where} has none, and no direction: start it at random."
-            raise refuse(owner, "model", "one without zero weight vectors", 0, hint)
+            raise usage_error(owner, "model", "one without zero weight vectors", 0, hint)
     for layer in layers.values():
         parametrizations.weight_norm(layer)
     return model
@@ -123,20 +123,26 @@ def data_dependent_init(model: Model, x: Float[Tensor, "B ..."]) -> Model:
     owner, layers = "data_dependent_init", normalized_layers("data_dependent_init", model)
     if bare := [name for name, layer in layers.items() if layer.bias is None]:
         hint = "Only a bias can give a unit mean 0."
-        raise refuse(owner, "model", "one with biases", f"{bare[0] or 'a layer'} without", hint)
+        raise usage_error(
+            owner, "model", "one with biases", f"{bare[0] or 'a layer'} without", hint
+        )
     unseen = {layer: name or type(layer).__name__ for name, layer in layers.items()}
 
     def start(layer: Any, inputs: tuple[Tensor, ...], sums: Tensor) -> Tensor:
         name = unseen.pop(layer, "")
         if not name:
             hint = "The second use would undo what the first has set."
-            raise refuse(owner, "model", "one that uses each layer once", "one used twice", hint)
+            raise usage_error(
+                owner, "model", "one that uses each layer once", "one used twice", hint
+            )
         axis = -1 if isinstance(layer, nn.Linear) else 1
         variance, mean = torch.var_mean(sums.movedim(axis, 0).flatten(1), 1, correction=0)
         sigma = variance.sqrt()
         if unit := _first(sigma <= 1e-6 * mean.abs()):  # what rounding leaves of a constant
             hint = f"Unit {unit} of {name} gives one sum for all: take a larger batch."
-            raise refuse(owner, "x", "a batch on which every unit varies", tuple(x.shape), hint)
+            raise usage_error(
+                owner, "x", "a batch on which every unit varies", tuple(x.shape), hint
+            )
         gamma, _ = halves(layer)
         gamma.div_(sigma.view_as(gamma))
         layer.bias.sub_(mean).div_(sigma)
@@ -159,7 +165,7 @@ def normalized_layers(owner: str, model: nn.Module) -> dict[str, Any]:
     }
     if not layers:
         hint, domain = "Call normalize_weights(model) first.", "one with normalized weights"
-        raise refuse(owner, "model", domain, type(model).__name__, hint)
+        raise usage_error(owner, "model", domain, type(model).__name__, hint)
     return layers
 
 
@@ -203,10 +209,10 @@ def weight_norm_gradient(
     owner, shapes = "weight_norm_gradient", (grad_w.shape, gamma.shape, v.shape)
     if grad_w.shape != v.shape or gamma.shape != v.shape[:1]:
         got, domain = tuple(map(tuple, shapes)), "of shapes (m, ...), (m,) and (m, ...)"
-        raise refuse(owner, "grad_w, gamma, v", domain, got)
+        raise usage_error(owner, "grad_w, gamma, v", domain, got)
     length = v.flatten(1).norm(dim=1, keepdim=True)
     if unit := _first(length == 0):
-        raise refuse(owner, "v", "rows other than 0", 0, f"Unit {unit} has no direction.")
+        raise usage_error(owner, "v", "rows other than 0", 0, f"Unit {unit} has no direction.")
     direction, slope = v.flatten(1) / length, grad_w.flatten(1)
     along = (direction * slope).sum(dim=1, keepdim=True)
     across = slope - along * direction  # (I - ww^T / |w|^2) grad_w, also where gamma is 0

@@ -19,10 +19,19 @@ from principia.connectionism.cover import (
     unit_rows,
 )
 from principia.connectionism.margin import separable
-from principia.lab.claims import claim
-from principia.lab.domains import Range
-from principia.lab.evidence import Evidence, Series
-from principia.lab.relations import equal, estimates, every, identical, never, slope, tends_to
+from principia.lab.evidence import (
+    Evidence,
+    Series,
+    claim,
+    equal,
+    equal_to_rounding,
+    every,
+    never,
+    slope,
+    tends_to,
+    within_errors,
+)
+from principia.lab.params import Range
 from principia.lab.seeds import Seed
 
 INTEGERS = "integers, compared exactly"
@@ -78,7 +87,9 @@ def counting_with_bias(
     logs = [log_cover_fraction(s, dim, bias=True) for s in sizes]
     fractions = [cover_fraction(s, dim, bias=True) for s in sizes]
     return every(
-        {**counted, "share": identical(fractions, shares), "log": identical(np.exp(logs), shares)}
+        {**counted, "share": equal_to_rounding(fractions, shares), "log": equal_to_rounding(
+            np.exp(logs), shares
+        )}
     )
 
 
@@ -151,8 +162,8 @@ def half_at_twice_dimension(
             "rational": never(
                 sum(one != Fraction(1, 2) for one in exact), of=largest, why=INTEGERS
             ),
-            "binomial law": identical(floats, [float(one) for one in exact]),
-            "logarithm": identical(np.exp(logs), wanted),
+            "binomial law": equal_to_rounding(floats, [float(one) for one in exact]),
+            "logarithm": equal_to_rounding(np.exp(logs), wanted),
         }
     )
 
@@ -248,7 +259,7 @@ def capacity_in_practice(
         shares.append(one_sided(y[..., None] * X).mean())
     chance = np.array([cover_fraction(s, dim) for s in sizes])
     error = np.sqrt(chance * (1 - chance) / problems)
-    return estimates(
+    return within_errors(
         shares, chance, error=error, why=f"a share of {problems} independent problems"
     ).drawn(
         Series("separable", sizes, shares, error=5 * error),

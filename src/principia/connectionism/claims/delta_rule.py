@@ -22,10 +22,18 @@ from principia.connectionism.delta_rule import (
     layer_transfer,
     uniform_linear,
 )
-from principia.lab.claims import claim
-from principia.lab.domains import Range
-from principia.lab.evidence import Evidence, Series
-from principia.lab.relations import at_least, at_most, equal, every, identical, never
+from principia.lab.evidence import (
+    Evidence,
+    Series,
+    at_least,
+    at_most,
+    claim,
+    equal,
+    equal_to_rounding,
+    every,
+    never,
+)
+from principia.lab.params import Range
 from principia.lab.seeds import Seed
 
 TORCH_UNITS = {
@@ -51,7 +59,7 @@ def layer_transfer_claim(
     used: Any = W.T if transposed else W
     return every(
         {
-            name: identical(layer_transfer(used, b, x, name), values)  # type: ignore[arg-type]
+            name: equal_to_rounding(layer_transfer(used, b, x, name), values)  # type: ignore[arg-type]
             for name, values in expected.items()
         }
     )
@@ -73,7 +81,7 @@ def delta_is_gradient(
         if not derivative:
             moved = delta_move(W, b, y - unit(F.linear(x, W, b)), x, lr)
         taken = torch.column_stack([moved[0] - W, moved[1] - b])  # type: ignore[operator]
-        parts[name] = identical(taken, _descent(unit, W, b, x, y, lr))
+        parts[name] = equal_to_rounding(taken, _descent(unit, W, b, x, y, lr))
     labels = torch.arange(batch) % 3
     lows: dict[Any, float] = {"identity": -1.0, "sigmoid": 0.0, "tanh": -1.0}
     for name, low in lows.items():
@@ -83,7 +91,7 @@ def delta_is_gradient(
             model = kind(phi=name, lr=lr, batch=batch, epochs=1, random_state=int(seed))
             model.fit(x.numpy(), targets.numpy())
             taken = np.column_stack([model.coef_, model.intercept_])
-            parts[f"{kind.__name__}, {name}"] = identical(taken, step)
+            parts[f"{kind.__name__}, {name}"] = equal_to_rounding(taken, step)
     return every(parts)
 
 
@@ -120,7 +128,7 @@ def update_along_inputs(
                 F.cosine_similarity(moved, x).abs(), 1.0, tol=1e-12, why=rounding
             ),
             "rank one": at_most(values[1] / values[0], 1e-12, why=rounding),
-            "residual times sensitivity": identical(
+            "residual times sensitivity": equal_to_rounding(
                 moved @ x[0] / x.square().sum(), ((y - output) * (1 - output**2))[0]
             ),
         }
@@ -171,7 +179,9 @@ def generalized_delta_sign(
                 Series("first-order forecast", range(1, steps + 1), forecast[:-1], "predicted"),
                 x="steps", y="loss",
             ),
-            "steps by autograd": identical(torch.stack(taken), -lr * torch.stack(gradients)),
+            "steps by autograd": equal_to_rounding(
+                torch.stack(taken), -lr * torch.stack(gradients)
+            ),
         }
     )
 

@@ -15,20 +15,21 @@ from principia.connectionism.dense_memory import (
     error_probability,
 )
 from principia.connectionism.hopfield import Hopfield
-from principia.lab.claims import claim
 from principia.lab.data.synthetic import random_signs
-from principia.lab.domains import Range
-from principia.lab.evidence import Evidence, Series
-from principia.lab.relations import (
+from principia.lab.evidence import (
+    Evidence,
+    Series,
     at_least,
     at_most,
+    claim,
     equal,
-    estimates,
+    equal_to_rounding,
     every,
-    identical,
     never,
     slope,
+    within_errors,
 )
+from principia.lab.params import Range
 from principia.lab.seeds import Seed
 
 
@@ -52,7 +53,7 @@ def quadratic_is_hopfield(
     return every(
         {
             "units that differ": never(torch.stack(differ), why="an identity between signs"),
-            "energy": identical(torch.stack(energies), torch.stack(expected)),
+            "energy": equal_to_rounding(torch.stack(energies), torch.stack(expected)),
         }
     )
 
@@ -78,7 +79,7 @@ def polynomial_error(
         predicted.append(error_probability(n, K, degree if formula == "own degree" else 2))
     bias = [0.1 * rate for rate in predicted]
     why = "mean over nets; the formula's next order, 2/n and 1/n, adds up to 8 % at n = 60"
-    return estimates(rates, predicted, error=errors, bias=bias, why=why).drawn(
+    return within_errors(rates, predicted, error=errors, bias=bias, why=why).drawn(
         Series("measured", cases, rates, style="bars", error=[5 * one for one in errors]),
         Series("predicted", cases, predicted, role="predicted", style="points"),
         x="degree, units, patterns", y="share of unstable bits",

@@ -17,21 +17,22 @@ from principia.connectionism.hopfield import (
     mean_field_overlap,
     overlap,
 )
-from principia.lab.claims import claim
 from principia.lab.data.synthetic import random_signs
-from principia.lab.domains import Fraction, Range
-from principia.lab.evidence import Evidence, Series
-from principia.lab.relations import (
+from principia.lab.evidence import (
+    Evidence,
+    Series,
     at_least,
     at_most,
+    claim,
     equal,
-    estimates,
+    equal_to_rounding,
     every,
     follows,
-    identical,
     never,
     slope,
+    within_errors,
 )
+from principia.lab.params import Range, UnitInterval
 from principia.lab.seeds import Seed
 
 
@@ -74,7 +75,7 @@ def energy_never_rises(
                 rises, 0, slack=1e-10, why="a theorem; rounding of sums of n² terms"
             ).drawn(*first, x="updates (first net)", y="energy"),
             "every run ends": never(torch.cat(runs) == limit, why="energies fall, finitely many"),
-            "recall takes the same way": identical(torch.cat(gaps), torch.zeros(40 * nets)),
+            "recall takes the same way": equal_to_rounding(torch.cat(gaps), torch.zeros(40 * nets)),
         }
     )
 
@@ -106,7 +107,7 @@ def field_rule(
             "sign of the field": never(
                 (torch.sign(gain) != chosen)[gain.abs() > 1e-9], why="a theorem, ties aside"
             ),
-            "energy, pair by pair": identical(net.energy(x), pairs),
+            "energy, pair by pair": equal_to_rounding(net.energy(x), pairs),
         }
     )
 
@@ -146,7 +147,7 @@ def _estimated(values: Tensor, expected: float, why: str, cases: int = 0) -> Evi
     of the expected count, which no sample shows.
     """
     rare = math.sqrt(expected / (len(values) * cases)) if cases else 0.0
-    return estimates(values.mean(), expected, error=max(_error(values), rare), why=why)
+    return within_errors(values.mean(), expected, error=max(_error(values), rare), why=why)
 
 
 def _error(values: Tensor) -> float:
@@ -238,7 +239,9 @@ def stability_is_one_sided(
                 Series("predicted", (x * talk)[0], predicted[0], "predicted", "points"),
                 x="xᵢCᵢ (first pattern)", y="stable: 1, not: 0",
             ),
-            "field = own share + crosstalk": identical(net.field(x), (n - 1) / n * x + talk),
+            "field = own share + crosstalk": equal_to_rounding(
+                net.field(x), (n - 1) / n * x + talk
+            ),
         }
     )
 
@@ -259,7 +262,7 @@ def retrieval_overlap(
     errors = [_error(one) for one in kept]
     return every(
         {
-            "overlap": estimates(
+            "overlap": within_errors(
                 means, [mean_field_overlap(load) for load in loads], error=errors, bias=2 / n,
                 why="mean over the patterns kept; a finite net is not finer than one bit, 2/n",
             ).drawn(
@@ -287,7 +290,7 @@ def overlap_curve(largest: float) -> Series:
 
 
 @claim(control={"feedback": 0.0}, source="Amit, Gutfreund and Sompolinsky 1985")
-def critical_load(seed: Seed, *, feedback: Fraction = 1.0) -> Evidence:
+def critical_load(seed: Seed, *, feedback: UnitInterval = 1.0) -> Evidence:
     r"""The mean-field equations lose retrieval at $\alpha_c=0.138$, where still $m=0.967$."""
     low, high = 0.01, 1.0
     while high - low > 1e-6:
@@ -304,8 +307,8 @@ def critical_load(seed: Seed, *, feedback: Fraction = 1.0) -> Evidence:
         {
             "load": equal(low, 0.138, tol=5e-4, why=half),
             "overlap": equal(_iterated(low, feedback)[0], 0.967, tol=3e-3, why=root),
-            "equations": identical(np.concatenate([m, r]), sides),
-            "solver": identical(solved, m).drawn(
+            "equations": equal_to_rounding(np.concatenate([m, r]), sides),
+            "solver": equal_to_rounding(solved, m).drawn(
                 Series("iterated", loads, m), Series("solved", loads, solved, "predicted"),
                 x="load α", y="overlap m",
             ),
@@ -367,7 +370,7 @@ def capacity_constant(
         {
             "one pattern": slope(lengths, one, 0.0, tol=0.01, why=reason, log="", labels=labels),
             "all patterns": slope(lengths, many, 0.0, tol=0.01, why=reason, log=""),
-            "its logarithm": identical(
+            "its logarithm": equal_to_rounding(
                 math.log(flip_probability(n, s, exact=False)), special.log_ndtr(-math.sqrt(n / s))
             ),
         }

@@ -16,13 +16,22 @@ from principia.connectionism.margin import (
     signed_distance,
 )
 from principia.connectionism.perceptron import Perceptron, mistake_bound
-from principia.lab.claims import claim
 from principia.lab.data.synthetic import separable_points
-from principia.lab.domains import Range
-from principia.lab.estimators import fit_quietly
-from principia.lab.evidence import Evidence, Series
-from principia.lab.relations import at_least, at_most, equal, estimates, every, identical, never
+from principia.lab.evidence import (
+    Evidence,
+    Series,
+    at_least,
+    at_most,
+    claim,
+    equal,
+    equal_to_rounding,
+    every,
+    never,
+    within_errors,
+)
+from principia.lab.params import Range
 from principia.lab.seeds import Seed
+from principia.lab.training.estimators import fit_quietly
 
 NEAR_MARGIN = "w with a margin of (1 - d) times the largest has a cosine above 1 - d with the best"
 
@@ -43,7 +52,7 @@ def hesse_distance(
     inside = np.linalg.lstsq(basis, (X - foot).T, rcond=None)[0]
     lengths = np.linalg.norm((X - foot).T - basis @ inside, axis=0)
     measured = signed_distance(X, w, b) if normalized else X @ w + b
-    return identical(measured, np.sign(X @ w + b) * lengths)
+    return equal_to_rounding(measured, np.sign(X @ w + b) * lengths)
 
 
 @claim(control={"sign_of_zero": 1}, source="by definition of the margin")
@@ -77,7 +86,7 @@ def margin_scale_free(
         margins = [geometric_margin(c * w, c * b, X, y) for c in factors]
     else:
         margins = [float((y * (X @ (c * w) + c * b)).min()) for c in factors]
-    return identical(margins, np.full(scales, geometric_margin(w, b, X, y))).drawn(
+    return equal_to_rounding(margins, np.full(scales, geometric_margin(w, b, X, y))).drawn(
         Series(f"{kind} margin", factors, margins), x="scale c", y="margin", log="x",
     )
 
@@ -199,11 +208,11 @@ def version_space_shrinks(
                 Series("share of directions", range(1, points + 1), volumes, style="line"),
                 x="points seen", y="volume of the version space",
             ),
-            "one and two points": estimates(
+            "one and two points": within_errors(
                 volumes[:2], exact, error=np.sqrt(exact * (1 - exact) / directions),
                 why="of a share of independent directions",
             ),
-            "hit-and-run is uniform": estimates(
+            "hit-and-run is uniform": within_errors(
                 sampled.mean(), left / hits,
                 error=np.sqrt(share * (1 - share) * (1 / len(sampled) + 1 / hits)),
                 why="of two shares, of chains that have forgotten their start and of directions",
@@ -272,7 +281,7 @@ def gamma_separation(
     return every(
         {
             "around the margin": equal(answers, factors <= 1, tol=0, why="yes or no"),
-            "margin is the smallest distance": identical(margin, distances.min()),
+            "margin is the smallest distance": equal_to_rounding(margin, distances.min()),
             "at the margin": never(
                 not separates(w, b, X, y, scale * margin), of=1, why="a definition: no exception"
             ),

@@ -25,11 +25,9 @@ from principia.connectionism.neuron import (
     truth_table,
     two_layer_from_table,
 )
-from principia.lab.claims import claim
 from principia.lab.data.synthetic import random_signs
-from principia.lab.domains import Range
-from principia.lab.evidence import Evidence, Series
-from principia.lab.relations import equal, every, identical, never
+from principia.lab.evidence import Evidence, Series, claim, equal, equal_to_rounding, every, never
+from principia.lab.params import Range
 from principia.lab.seeds import Seed
 
 Rule = Callable[[Tensor], Tensor]
@@ -187,15 +185,15 @@ def pdp_frame(
     t, moved = range(1, steps + 1), torch.stack(moves)
     return every(
         {
-            "delta rule": identical(taught, moved).drawn(
+            "delta rule": equal_to_rounding(taught, moved).drawn(
                 Series("PDPNetwork", t, taught[:, 0, 1]),
                 Series("delta_step", t, moved[:, 0, 1], role="predicted"),
                 x="step", y="one weight, learned by the delta rule",
             ),
-            "perceptron": identical(study(unit)[:, -1, :-1], history),
-            "McCulloch-Pitts net": identical(fired, walk(layer, start)),
-            "Hopfield learning": identical(memory.connectivity, hopfield.W),
-            "Hopfield recall": identical(walk(memory.step, cue), recalled),
+            "perceptron": equal_to_rounding(study(unit)[:, -1, :-1], history),
+            "McCulloch-Pitts net": equal_to_rounding(fired, walk(layer, start)),
+            "Hopfield learning": equal_to_rounding(memory.connectivity, hopfield.W),
+            "Hopfield recall": equal_to_rounding(walk(memory.step, cue), recalled),
         }
     )
 

@@ -6,19 +6,26 @@ import numpy as np
 from sklearn.linear_model import SGDClassifier
 
 from principia.connectionism.perceptron import Array, Perceptron, mistake_bound
-from principia.lab.claims import claim
 from principia.lab.data.synthetic import separable_points
-from principia.lab.domains import Fraction, Positive, Range
-from principia.lab.estimators import fit_quietly
-from principia.lab.evidence import Evidence, Series
-from principia.lab.relations import at_least, at_most, equal, every, identical
+from principia.lab.evidence import (
+    Evidence,
+    Series,
+    at_least,
+    at_most,
+    claim,
+    equal,
+    equal_to_rounding,
+    every,
+)
+from principia.lab.params import PositiveFloat, Range, UnitInterval
 from principia.lab.seeds import Seed
+from principia.lab.training.estimators import fit_quietly
 
 
 @claim(control={"margin_scale": 4.0}, source="Novikoff 1962")
 def mistake_bound_claim(
     seed: Seed, *, problems: Annotated[int, Range(50, 500)] = 200,
-    points: Annotated[int, Range(20, 2000)] = 100, margin_scale: Positive = 1.0,
+    points: Annotated[int, Range(20, 2000)] = 100, margin_scale: PositiveFloat = 1.0,
 ) -> Evidence:
     r"""Without bias at most $\lfloor R^2/\gamma^2\rfloor$ mistakes are made on separable data."""
     rng = seed.numpy()
@@ -79,7 +86,7 @@ def bias_needs_augmented_radius(
 
 @claim(control={"flip": 0.2}, source="Novikoff 1962, first lemma")
 def weights_grow_along_target(
-    seed: Seed, *, runs: Annotated[int, Range(5, 100)] = 50, flip: Fraction = 0.0
+    seed: Seed, *, runs: Annotated[int, Range(5, 100)] = 50, flip: UnitInterval = 0.0
 ) -> Evidence:
     r"""After $t$ mistakes $w_t\cdot w^*\ge t\gamma$ for every separator with $\Vert w^*\Vert=1$."""
     rng = seed.numpy()
@@ -144,7 +151,7 @@ def weights_grow_slowly(
                 x="mistakes t (first run)", y="squared norm",
             ),
             "sum below R²t": at_most(*together[1:], slack=rounding, why=reason),
-            "orthogonal points attain it": identical(
+            "orthogonal points attain it": equal_to_rounding(
                 attained, np.cumsum((basis**2).sum(axis=1)[orthogonal.mistakes_])
             ),
         }
@@ -216,7 +223,7 @@ def scoring_rule(
     model = Perceptron(fit_intercept=False).fit(X, y)
     model.coef_ = np.zeros_like(model.coef_)
     reported = model.score(X, y) if zero == "+1" else np.mean(np.sign(X @ model.coef_[0]) == y)
-    return identical(reported, np.mean(y == 1))
+    return equal_to_rounding(reported, np.mean(y == 1))
 
 
 @claim(control={"average": True}, source="Pedregosa et al. 2011, scikit-learn")
@@ -240,7 +247,7 @@ def equals_sklearn(
         ).fit(inputs, signs)
         expected = np.append(reference.coef_, reference.intercept_)
         parts |= {
-            f"{name}, {kind}": identical(np.append(model.coef_, model.intercept_), expected)
+            f"{name}, {kind}": equal_to_rounding(np.append(model.coef_, model.intercept_), expected)
             for kind, model in (("traced", traced), ("not traced", plain))
         }
         parts[f"{name}, mistakes counted"] = equal(

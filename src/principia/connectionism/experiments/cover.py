@@ -11,9 +11,9 @@ from principia.connectionism.claims.cover import one_sided
 from principia.connectionism.cover import Array, cover_fraction
 from principia.lab import figures
 from principia.lab.data.handwriting import handwriting
-from principia.lab.domains import Range
-from principia.lab.evidence import Picture, Series
-from principia.lab.experiments import Run, at_most_goal, experiment
+from principia.lab.evidence import Plot, Series
+from principia.lab.params import Range
+from principia.lab.runs import Run, at_most_goal, experiment
 
 
 @experiment(
@@ -49,7 +49,7 @@ def capacity_curve(run: Run, *, problems: Annotated[int, Range(100, 2000)] = 400
                 Series(f"exact, n = {n}", sizes / n, chance, role="predicted"),
             ]
         run.record(**{f"{cloud}_worst_error": max(errors), f"{cloud}_crossing": crossing})
-        picture = Picture(tuple(series), "points per dimension s / n", "share separable")
+        picture = Plot(tuple(series), "points per dimension s / n", "share separable")
         run.figure(cloud, figures.draw(picture))
 
 

@@ -15,9 +15,9 @@ from principia.connectionism.delta_rule import (
 )
 from principia.lab import figures
 from principia.lab.data.handwriting import handwriting
-from principia.lab.domains import Count, Range
-from principia.lab.evidence import Picture, Series
-from principia.lab.experiments import Run, at_least_goal, at_most_goal, experiment
+from principia.lab.evidence import Plot, Series
+from principia.lab.params import PositiveInt, Range
+from principia.lab.runs import Run, at_least_goal, at_most_goal, experiment
 
 
 @experiment(
@@ -26,7 +26,8 @@ from principia.lab.experiments import Run, at_least_goal, at_most_goal, experime
     source="LeCun, Bottou, Bengio and Haffner (1998), Fig. 9: linear classifier, 12.0 % error",
 )
 def one_layer(
-    run: Run, *, epochs: Count = 3, batch: Count = 32, lr: Annotated[float, Range(0.01, 5)] = 0.5
+    run: Run, *, epochs: PositiveInt = 3, batch: PositiveInt = 32,
+    lr: Annotated[float, Range(0.01, 5)] = 0.5
 ) -> None:
     """Reads digits with ten sigmoid units: MNIST, or 8 x 8 digits in ten times the epochs."""
     x, y, x_test, y_test = handwriting(run)
@@ -49,7 +50,7 @@ def one_layer(
         Series("step -ηδφ'x, downhill", range(len(right)), right, style="line"),
         Series("step +ηδφ'x, uphill", range(len(wrong)), wrong, role="bound"),
     )
-    run.figure("sign", figures.draw(Picture(series, "steps", "loss of 1000 pictures")))
+    run.figure("sign", figures.draw(Plot(series, "steps", "loss of 1000 pictures")))
 
 
 def _losses(x: Tensor, y: Tensor, lr: float, mirror: bool) -> list[float]:

@@ -7,9 +7,9 @@ from principia.connectionism.dense_memory import ModernHopfield
 from principia.connectionism.hopfield import Hopfield
 from principia.lab import figures
 from principia.lab.data.handwriting import handwriting
-from principia.lab.domains import Count, Positive
-from principia.lab.evidence import Picture, Series
-from principia.lab.experiments import Run, at_least_goal, at_most_goal, experiment
+from principia.lab.evidence import Plot, Series
+from principia.lab.params import PositiveFloat, PositiveInt
+from principia.lab.runs import Run, at_least_goal, at_most_goal, experiment
 
 
 @experiment(
@@ -17,7 +17,7 @@ from principia.lab.experiments import Run, at_least_goal, at_most_goal, experime
     floor={"exact_retrieval": at_least_goal(0.70), "hopfield_retrieval": at_most_goal(0)},
     source="Ramsauer et al. (2021), theorems 3 to 5: one update retrieves separated patterns",
 )
-def complete_digits(run: Run, *, beta: Positive = 5.0, queries: Count = 500) -> None:
+def complete_digits(run: Run, *, beta: PositiveFloat = 5.0, queries: PositiveInt = 500) -> None:
     """Completes digits whose lower half is missing: 10,000 of MNIST, or 200 of 8 x 8 when quick."""
     rng = run.seed.torch()
     images = handwriting(run)[0]
@@ -43,7 +43,7 @@ def complete_digits(run: Run, *, beta: Positive = 5.0, queries: Count = 500) -> 
         Series(f"{len(one)} patterns", betas, [_hits(one, query, b) for b in betas], "other")
         for one in (stored, tenth)
     )
-    run.figure("hit_rate", figures.draw(Picture(curves, "β", "exact retrieval", "x")))
+    run.figure("hit_rate", figures.draw(Plot(curves, "β", "exact retrieval", "x")))
     trios = torch.stack([query, ModernHopfield(stored, beta=beta)(query), stored[:queries]], dim=1)
     shown = (trios * lengths[:queries, None] + mean)[:5].reshape(-1, side, side)
     titles = ["query", "retrieved", "truth", *[""] * (len(shown) - 3)]

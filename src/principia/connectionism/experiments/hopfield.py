@@ -9,9 +9,9 @@ from principia.connectionism.claims.hopfield import end_overlaps, overlap_curve
 from principia.connectionism.hopfield import Hopfield
 from principia.lab import figures
 from principia.lab.data.mnist import embedded_mnist
-from principia.lab.domains import Range
-from principia.lab.evidence import Picture, Series
-from principia.lab.experiments import Run, at_least_goal, at_most_goal, experiment
+from principia.lab.evidence import Plot, Series
+from principia.lab.params import Range
+from principia.lab.runs import Run, at_least_goal, at_most_goal, experiment
 
 RULES: tuple[Literal["hebb", "projection"], ...] = ("hebb", "projection")
 
@@ -49,7 +49,7 @@ def recall(
         falls = [mean[0.13] - mean[0.17] for mean in means.values()]
         run.record(steepening=min(b - a for a, b in itertools.pairwise(falls)))
     curves = [Series(f"n = {n}", loads, list(mean.values()), "other") for n, mean in means.items()]
-    picture = Picture((*curves, overlap_curve(loads[-1])), "load α = s/n", "overlap after recall")
+    picture = Plot((*curves, overlap_curve(loads[-1])), "load α = s/n", "overlap after recall")
     run.figure("transition", figures.draw(picture))
 
     rng = run.seed.torch()
@@ -81,4 +81,4 @@ def recall(
     frames = [film[k].view(28, 28) for k in range(0, 29, 4)]
     run.figure("film", figures.images(frames, [f"E = {e:.1f}" for e in energies[::4]], columns=8))
     descent = Series("energy", range(0, 785, 28), energies, style="line")
-    run.figure("energy", figures.draw(Picture((descent,), "units updated", "energy")))
+    run.figure("energy", figures.draw(Plot((descent,), "units updated", "energy")))

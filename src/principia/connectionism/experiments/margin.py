@@ -9,9 +9,9 @@ from principia.connectionism.perceptron import Perceptron
 from principia.lab import figures
 from principia.lab.data.handwriting import handwriting
 from principia.lab.data.synthetic import separable_points
-from principia.lab.domains import Range
-from principia.lab.evidence import Picture, Series
-from principia.lab.experiments import Run, at_least_goal, experiment
+from principia.lab.evidence import Plot, Series
+from principia.lab.params import Range
+from principia.lab.runs import Run, at_least_goal, experiment
 from principia.lab.seeds import Seed
 
 
@@ -51,7 +51,7 @@ def _band_figure(model: MaxMargin, X: Array, y: Array) -> Any:
     lines = [("margin", -model.margin_), ("hyperplane", 0.0), ("margin", model.margin_)]
     series = [Series(name, distances[k], height[k], "other", "points") for name, k in clouds]
     series += [Series(name, [at, at], ends, "bound") for name, at in lines]
-    return figures.draw(Picture(tuple(series), "distance from the hyperplane", "main direction"))
+    return figures.draw(Plot(tuple(series), "distance from the hyperplane", "main direction"))
 
 
 def _disc_figure(seed: Seed, points: int) -> Any:
@@ -67,7 +67,7 @@ def _disc_figure(seed: Seed, points: int) -> Any:
     series.append(Series("widest margin", *_equal_area(plane / np.linalg.norm(plane))))
     angle = np.linspace(0, 2 * np.pi, 200)
     series.append(Series("all directions", 2 * np.cos(angle), 2 * np.sin(angle), "bound"))
-    figure = figures.draw(Picture(tuple(series), "w across the true normal", "bias b"))
+    figure = figures.draw(Plot(tuple(series), "w across the true normal", "bias b"))
     return figure.update_yaxes(scaleanchor="x").update_layout(height=520)
 
 

@@ -8,9 +8,9 @@ from torch import Tensor
 
 from principia.connectionism.neuron import Table, corners, decode, threshold_functions
 from principia.lab import figures
-from principia.lab.domains import Range
-from principia.lab.evidence import Picture, Series
-from principia.lab.experiments import Run, at_most_goal, experiment
+from principia.lab.evidence import Plot, Series
+from principia.lab.params import Range
+from principia.lab.runs import Run, at_most_goal, experiment
 
 CENSUS = {1: 4, 2: 14, 3: 104, 4: 1882, 5: 94572}  # OEIS A000609
 
@@ -35,7 +35,7 @@ def threshold_census(run: Run) -> None:
         Series("all functions", everything, everything, role="bound"),
     )
     labels = ("Boolean functions of n inputs", "of them computed by one unit")
-    run.figure("counts", figures.draw(Picture(series, *labels, log="xy")))
+    run.figure("counts", figures.draw(Plot(series, *labels, log="xy")))
     tables = [tuple(table) for table in decode(torch.arange(16), 2).tolist()]
     names = ["".join(map(str, table)) for table in tables]
     pictures = [_half_plane(table) for table in tables]

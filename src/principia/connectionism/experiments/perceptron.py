@@ -7,10 +7,10 @@ import numpy as np
 from principia.connectionism.perceptron import Perceptron, mistake_bound
 from principia.lab import figures
 from principia.lab.data.handwriting import handwriting
-from principia.lab.domains import Count
-from principia.lab.estimators import fit_quietly
-from principia.lab.evidence import Picture, Series
-from principia.lab.experiments import Run, at_least_goal, experiment
+from principia.lab.evidence import Plot, Series
+from principia.lab.params import PositiveInt
+from principia.lab.runs import Run, at_least_goal, experiment
+from principia.lab.training.estimators import fit_quietly
 
 
 @experiment(
@@ -19,7 +19,7 @@ from principia.lab.experiments import Run, at_least_goal, experiment
     source="Xiao, Rasul, Vollgraf (2017), Fashion-MNIST, Table 3: best Perceptron on MNIST 0.887; "
     "the 0.94 of one unit a pair is a floor of our own",
 )
-def digits(run: Run, *, epochs: Count = 5, pair_epochs: Count = 10) -> None:
+def digits(run: Run, *, epochs: PositiveInt = 5, pair_epochs: PositiveInt = 10) -> None:
     """Reads handwritten digits with averaged perceptrons: MNIST, or 8 x 8 digits when quick."""
     x, y, x_test, y_test = handwriting(run)
     side = x.shape[-1]
@@ -47,6 +47,6 @@ def digits(run: Run, *, epochs: Count = 5, pair_epochs: Count = 10) -> None:
     counts, edges = np.histogram(margins, bins=40)
     middles = ((edges[1:] + edges[:-1]) / 2).tolist()
     histogram = Series("points", middles, counts.tolist(), style="bars")
-    run.figure("margins", figures.draw(Picture((histogram,), "margin, 0 against 1", "points")))
+    run.figure("margins", figures.draw(Plot((histogram,), "margin, 0 against 1", "points")))
     series = Series("mistakes", range(1, len(plain.epoch_mistakes_) + 1), plain.epoch_mistakes_)
-    run.figure("mistakes", figures.draw(Picture((series,), "epoch", "mistakes of ten units")))
+    run.figure("mistakes", figures.draw(Plot((series,), "epoch", "mistakes of ten units")))

@@ -23,11 +23,9 @@ from principia.gradients.backprop import (
     loss_and_delta,
     weight_gradients,
 )
-from principia.lab.claims import claim
-from principia.lab.domains import Choice, Range
 from principia.lab.draws import randn
-from principia.lab.evidence import Evidence, Series
-from principia.lab.relations import at_most, equal, every, identical
+from principia.lab.evidence import Evidence, Series, at_most, claim, equal, equal_to_rounding, every
+from principia.lab.params import Choice, Range
 from principia.lab.seeds import Seed
 from principia.networks.activations import ACTIVATIONS
 from principia.networks.mlp import MLP, ActivationName
@@ -128,7 +126,7 @@ def _same_descent(seed: Seed, width: int, depth: int, batch: int) -> Evidence:
         sgd.zero_grad()
         loss(theirs(x), y).backward()
         sgd.step()
-    return identical(*(parameters_to_vector(one.parameters()) for one in (ours, theirs)))
+    return equal_to_rounding(*(parameters_to_vector(one.parameters()) for one in (ours, theirs)))
 
 
 @claim(control={"order": "W diag(φ̇)"}, source="the chain rule")
@@ -148,7 +146,7 @@ def layer_jacobian_claim(
                 found = W * ACTIVATIONS[name].derivative(F.linear(x, W, b))[:, None]
             layer = functools.partial(_layer, ACTIVATIONS[name].module(), b, W)
             exact = torch.func.vmap(torch.func.jacrev(layer))(x)
-            parts[f"{name}, {m} x {n}"] = identical(found, exact)
+            parts[f"{name}, {m} x {n}"] = equal_to_rounding(found, exact)
     return every(parts)
 
 
@@ -201,7 +199,7 @@ def _square_network(
 def _same_layers(found: Sequence[Tensor], exact: Sequence[Tensor]) -> Evidence:
     """Compare layer by layer, each at its own scale: signals may shrink on their way."""
     scales = [one.abs().max() for one in exact]
-    return identical(*(
+    return equal_to_rounding(*(
         torch.cat([(one / scale).flatten() for one, scale in zip(side, scales, strict=True)])
         for side in (found, exact)
     ))
@@ -262,5 +260,5 @@ def batch_gradient_is_mean(
         samples = torch.cat([one.flatten(1) for one in each.values()], dim=1)  # (B, parameters)
         joined = samples.mean(dim=0) if over_batch == "mean" else samples.sum(dim=0)
         whole = parameters_to_vector(backprop(mlp, x, y, loss)[1].values())
-        parts[loss.__name__] = identical(whole, joined)
+        parts[loss.__name__] = equal_to_rounding(whole, joined)
     return every(parts)

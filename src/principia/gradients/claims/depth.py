@@ -16,11 +16,19 @@ from principia.gradients.depth import (
     gradient_profile,
     jacobian_spectrum,
 )
-from principia.lab.claims import claim
-from principia.lab.domains import Range
 from principia.lab.draws import randn
-from principia.lab.evidence import Evidence, Series
-from principia.lab.relations import at_least, equal, estimates, every, identical, slope
+from principia.lab.evidence import (
+    Evidence,
+    Series,
+    at_least,
+    claim,
+    equal,
+    equal_to_rounding,
+    every,
+    slope,
+    within_errors,
+)
+from principia.lab.params import Range
 from principia.lab.seeds import Seed
 from principia.networks.mlp import MLP
 from principia.networks.residual import SkipNetwork
@@ -45,12 +53,14 @@ def deep_linear_gradient_claim(
             if sides == "exchanged":
                 above, below = below, above
             formula.append(above.mT @ (X @ _product(Ws, width).mT - Y).mT @ X @ below.mT)
-        parts[f"formula, {layers} layers"] = identical(_flat(formula), _autograd(net, X, Y))
+        parts[f"formula, {layers} layers"] = equal_to_rounding(_flat(formula), _autograd(net, X, Y))
         sizes = torch.randint(1, width + 1, (layers + 1,), generator=rng).tolist()
         net, X, Y = _problem(rng, sizes, samples)
         Ws, moments = _weights(net), (X.mT @ X / samples, X.mT @ Y / samples)
         found = _flat([deep_linear_gradient(Ws, *moments, number) for number in numbers])
-        parts[f"deep_linear_gradient, {layers} layers"] = identical(found, _autograd(net, X, Y))
+        parts[f"deep_linear_gradient, {layers} layers"] = equal_to_rounding(
+            found, _autograd(net, X, Y)
+        )
     return every(parts)
 
 
@@ -105,9 +115,9 @@ def sufficient_statistics(
     compressed = _autograd(net, few[:, :inputs], few[:, inputs:])
     moments = deep_linear_gradients(_weights(net), X.mT @ X / samples, X.mT @ Y / samples)
     return every({
-        "samples mixed by an orthogonal matrix": identical(mixed, gradient),
-        f"{len(few)} samples instead of {samples}": identical(compressed, gradient),
-        "from the moments": identical(_flat(moments), gradient),
+        "samples mixed by an orthogonal matrix": equal_to_rounding(mixed, gradient),
+        f"{len(few)} samples instead of {samples}": equal_to_rounding(compressed, gradient),
+        "from the moments": equal_to_rounding(_flat(moments), gradient),
     })
 
 
@@ -132,7 +142,7 @@ def saddle_at_zero(
         if layers == 2:  # the only curvature is that of -tr(W²W¹Γ)
             bends = sigma.repeat_interleave(width)
             expected = torch.cat([-bends, X.new_zeros(len(zero) - 2 * len(bends)), bends])
-            parts["curvatures ±σ(Γ), 2 layers"] = identical(
+            parts["curvatures ±σ(Γ), 2 layers"] = equal_to_rounding(
                 torch.linalg.eigvalsh(hessian), expected.sort().values
             )
         elif layers > 2:
@@ -144,7 +154,7 @@ def saddle_at_zero(
         rays[-1] = rays[-1] * steps.sign()[:, None]
         losses, t = torch.vmap(loss)(torch.cat(rays, dim=1)), steps.sign() * steps.abs() ** layers
         rise = t.square() * (X @ Vh[0]).square().mean() / 2 - t * sigma[0]
-        parts[f"down and up, {layers} layers"] = identical(losses, loss(zero) + rise)
+        parts[f"down and up, {layers} layers"] = equal_to_rounding(losses, loss(zero) + rise)
         curves.append(Series(f"{layers} layers", steps, losses, "other"))
     first = next(iter(parts))
     parts[first] = parts[first].drawn(*curves, x="step of all layers along a ray", y="loss")
@@ -188,9 +198,9 @@ def gain_to_the_depth(
             tol=1e-3, why="orthogonal layers keep norms: exact up to rounding",
             labels=("layers", "norm of the gradient"),
         ),
-        "all layers": identical(profile(depth) / x.norm() / gain ** (depth - 1), ones),
-        "signals": identical(profile(depth, "outputs") / gain ** (depth - depths), ones),
-        "singular values": identical(
+        "all layers": equal_to_rounding(profile(depth) / x.norm() / gain ** (depth - 1), ones),
+        "signals": equal_to_rounding(profile(depth, "outputs") / gain ** (depth - depths), ones),
+        "singular values": equal_to_rounding(
             jacobian_spectrum(built(depth), x[0]) / gain**depth, torch.ones(width)
         ),
     })
@@ -220,7 +230,7 @@ def spectrum_spreads(
     rises = torch.cat([spread[:1], spread.diff(dim=0)])
     line = torch.corrcoef(torch.stack([numbers.to(mean), mean]))[0, 1].square()
     return every({
-        "rate in the second half": estimates(
+        "rate in the second half": within_errors(
             late.mean(), rate, error=late.std() / networks**0.5, bias=math.log(2) / depth,
             why="of a mean over networks; the bias is that of the largest value, which grows like "
             "√L before its rate is reached: ½ ln 2 over half the depth",

@@ -21,11 +21,18 @@ from principia.gradients.layers import (
     check,
     drawn_operands,
 )
-from principia.lab.claims import claim
-from principia.lab.domains import Choice, Range
 from principia.lab.draws import randn
-from principia.lab.evidence import Evidence, Series
-from principia.lab.relations import at_most, equal, every, identical, never
+from principia.lab.evidence import (
+    Evidence,
+    Series,
+    at_most,
+    claim,
+    equal,
+    equal_to_rounding,
+    every,
+    never,
+)
+from principia.lab.params import Choice, Range
 from principia.lab.seeds import Seed
 from principia.networks.activations import ACTIVATIONS, Activation
 from principia.networks.mlp import MLP, ActivationName
@@ -50,11 +57,11 @@ def every_layer(
         delta = randn(rng, *row.reference(*operands).shape)
         ours.append(_pulled(tried.apply, operands, delta))
         theirs.append(_pulled(row.reference, operands, delta))
-    parts = {"gradients of torch": identical(torch.cat(ours), torch.cat(theirs))}
+    parts = {"gradients of torch": equal_to_rounding(torch.cat(ours), torch.cat(theirs))}
     if layer in ("all", "residual"):
         x, delta = randn(rng, 2, 5, 4)
         through = _pulled(lambda x: ResidualFn.apply(x, x.sin()), [x.requires_grad_()], delta)
-        parts["x + sin x"] = identical(through, (delta + delta * x.cos()).flatten())
+        parts["x + sin x"] = equal_to_rounding(through, (delta + delta * x.cos()).flatten())
     why = f"finite differences of step {CHECKED:g} in float64 are exact to far less than that"
     return every(parts | {f"{one}: gradcheck fails": never(fails, why=why)
                           for one, fails in failed.items()})
@@ -94,11 +101,11 @@ def linear_layer(
     outer, one = torch.einsum(order, delta, x), torch.einsum(order, delta[:1], x[:1])
     single = _pulled(lambda W: F.linear(x[:1].detach(), W), [W], delta[:1])
     return every({
-        "W, a batch": identical(outer.flatten(), by_torch[1]),
-        "W, one sample": identical(one.flatten(), single),
-        "x": identical((delta @ W).flatten(), by_torch[0]),
-        "b": identical(delta.sum(dim=0), by_torch[2]),
-        "LinearFn": identical(torch.cat(by_rule), torch.cat(by_torch)),
+        "W, a batch": equal_to_rounding(outer.flatten(), by_torch[1]),
+        "W, one sample": equal_to_rounding(one.flatten(), single),
+        "x": equal_to_rounding((delta @ W).flatten(), by_torch[0]),
+        "b": equal_to_rounding(delta.sum(dim=0), by_torch[2]),
+        "LinearFn": equal_to_rounding(torch.cat(by_rule), torch.cat(by_torch)),
     })
 
 
@@ -117,12 +124,12 @@ def elementwise_layer(
         for one in ACTIVATIONS.values()
     ]
     return every({
-        f"δ ⊙ f′({at})": identical((delta * slope).flatten(), by_torch[f]).drawn(
+        f"δ ⊙ f′({at})": equal_to_rounding((delta * slope).flatten(), by_torch[f]).drawn(
             Series("gradient of torch / δ", z.flatten(), by_torch[f] / delta.flatten()),
             Series(f"f′({at})", z.flatten().sort().values, slope.flatten()[z.flatten().argsort()],
                    "predicted"), x="field z", y="slope",
         ),
-        "every activation": identical(torch.cat(by_rule), torch.cat([*by_torch.values()])),
+        "every activation": equal_to_rounding(torch.cat(by_rule), torch.cat([*by_torch.values()])),
     })
 
 
@@ -157,8 +164,8 @@ def fused_softmax(
             Series(rule, reaches, errors), Series("allowed", [1, reach], [1e-5, 1e-5], "bound"),
             x="logits ±", y="relative error of loss and gradient", log="y",
         ),
-        "p - e_y": identical(exact.flatten(), separate),
-        "SoftmaxCrossEntropyFn": identical(
+        "p - e_y": equal_to_rounding(exact.flatten(), separate),
+        "SoftmaxCrossEntropyFn": equal_to_rounding(
             _pulled(lambda z: SoftmaxCrossEntropyFn.apply(z, y), [leaf], ones), separate
         ),
     })
@@ -187,9 +194,9 @@ def broadcasting_sums(
         of_copies = _pulled(torch.add, [copies], delta, x).view_as(x)
         joined = of_copies.sum(dim=axes) if over_axes == "sum" else of_copies.mean(dim=axes)
         by_torch = _pulled(torch.add, [a], delta, x)
-        parts[f"{name}, {over_axes}"] = identical(joined.flatten(), by_torch)
+        parts[f"{name}, {over_axes}"] = equal_to_rounding(joined.flatten(), by_torch)
         by_rule = _pulled(lambda a, x: BroadcastAddFn.apply(x, a), [a], delta, x)
-        parts[f"{name}, BroadcastAddFn"] = identical(by_rule, by_torch)
+        parts[f"{name}, BroadcastAddFn"] = equal_to_rounding(by_rule, by_torch)
     return every(parts)
 
 
@@ -217,12 +224,12 @@ def relu_at_zero(
     exact = "the same operations on the same numbers"
     return every(below | {
         "torch at 0": equal(_pulled(torch.relu, leaf, delta), 0, tol=0, why="a choice of torch"),
-        "at 0 the choice shows": identical(
+        "at 0 the choice shows": equal_to_rounding(
             torch.cat(seen), torch.cat([one * delta for one in chosen])
         ),
         "fields that are 0": never(torch.cat(fields) == 0, why="of continuous data, almost surely"),
         "gradients with 1 for 0": equal(gradients[1.0], gradients[0.0], tol=0, why=exact),
-        "gradients of torch": identical(gradients[0.0], _flat(by_torch)),
+        "gradients of torch": equal_to_rounding(gradients[0.0], _flat(by_torch)),
     })
 
 

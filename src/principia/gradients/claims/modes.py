@@ -20,11 +20,19 @@ from principia.gradients.modes import (
     jacobian_cost,
     plain_jacobian,
 )
-from principia.lab.claims import claim
-from principia.lab.domains import Range
 from principia.lab.draws import randn
-from principia.lab.evidence import Evidence, Series
-from principia.lab.relations import at_least, at_most, equal, every, identical, slope
+from principia.lab.evidence import (
+    Evidence,
+    Series,
+    at_least,
+    at_most,
+    claim,
+    equal,
+    equal_to_rounding,
+    every,
+    slope,
+)
+from principia.lab.params import Range
 from principia.lab.seeds import Seed
 from principia.networks.mlp import MLP, ActivationName
 
@@ -56,9 +64,9 @@ def same_numbers(
     ends = [vmap(f)(x + step * eye) for step in (STEP, -STEP)]
     differences = (ends[0] - ends[1]).mT / (2 * STEP)
     return every({
-        "forward and reverse": identical(forward, reverse),
-        "dual numbers and reverse": identical(dual.tangent, reverse),
-        "values of the dual numbers": identical(dual.value[:, 0], f(x)),
+        "forward and reverse": equal_to_rounding(forward, reverse),
+        "dual numbers and reverse": equal_to_rounding(dual.tangent, reverse),
+        "values of the dual numbers": equal_to_rounding(dual.value[:, 0], f(x)),
         "differences and reverse": equal(
             differences, reverse, tol=1e-6 * (1 + float(reverse.abs().max())), why=DIFFERENCES
         ),
@@ -180,7 +188,7 @@ def hessian_vector(
         differences = (gradient(x + STEP * v) - gradient(x - STEP * v)) / (2 * STEP)
         (flops, found), price = count_flops(find, f, x, v), count_flops(gradient, x)[0]
         parts |= {
-            f"{name}: Hv": identical(found, grad(lambda x: gradient(x) @ v)(x)),  # noqa: B023
+            f"{name}: Hv": equal_to_rounding(found, grad(lambda x: gradient(x) @ v)(x)),  # noqa: B023
             f"{name}: differences of gradients": equal(
                 differences, found, tol=1e-6 * (1 + float(found.abs().max())), why=DIFFERENCES
             ),

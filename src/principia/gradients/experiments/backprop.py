@@ -12,8 +12,8 @@ from principia.gradients.backprop import BackpropTrainer, error_signals
 from principia.gradients.claims.backprop import gap
 from principia.lab import figures
 from principia.lab.data.handwriting import handwriting
-from principia.lab.domains import Range
-from principia.lab.experiments import Run, at_least_goal, at_most_goal, experiment
+from principia.lab.params import Range
+from principia.lab.runs import Run, at_least_goal, at_most_goal, experiment
 from principia.lab.training import Schedule, Supervised, accuracy, fit
 from principia.networks.mlp import MLP
 
@@ -46,7 +46,7 @@ def train_digits(
     trainer = BackpropTrainer(mlp, lr=lr)
     history = fit(
         mlp, (x, y), trainer, trainer.optimizer, epochs=epochs, batch_size=batch_size,
-        parts=[Schedule(CosineAnnealingLR)], validation=(x_test, y_test),
+        callbacks=[Schedule(CosineAnnealingLR)], validation=(x_test, y_test),
         metrics={"accuracy": accuracy}, seed=run.seed.child("batches"), run=run, name="digits",
     ).history
     run.keep(mlp)

@@ -12,9 +12,9 @@ from torch.nn import functional as F
 from principia.gradients.depth import gradient_profile
 from principia.lab import figures
 from principia.lab.data.handwriting import handwriting
-from principia.lab.domains import Range
-from principia.lab.evidence import Picture, Series
-from principia.lab.experiments import Run, at_least_goal, at_most_goal, experiment
+from principia.lab.evidence import Plot, Series
+from principia.lab.params import Range
+from principia.lab.runs import Run, at_least_goal, at_most_goal, experiment
 from principia.lab.training import Supervised, accuracy, fit
 from principia.networks.linear_network import LinearNetwork
 from principia.networks.mlp import MLP
@@ -74,7 +74,7 @@ def profiles(
         for kind in KINDS
     )
     axes = "hidden layers", "gradient of the last layer / of the first"
-    run.figure("ratios", figures.draw(Picture(tuple(series), *axes, "xy")))
+    run.figure("ratios", figures.draw(Plot(tuple(series), *axes, "xy")))
 
 
 def _deep_nets(n: int, width: int, depth: int, gain: float, rng: torch.Generator) -> dict[str, Any]:
@@ -112,7 +112,7 @@ def _sliding(prefix: str, states: Mapping[float, Mapping[str, list[float]]]) -> 
         Series(kind, range(1, len(norms) + 1), norms, "other")
         for kind, norms in [*states.values()][-1].items()
     )
-    figure = figures.draw(Picture(series, "layer", "norm of the gradient", "y"))
+    figure = figures.draw(Plot(series, "layer", "norm of the gradient", "y"))
     picks = {"all": True, **{kind: [kind == other for other in KINDS] for kind in KINDS}}
     turns: dict[str, Any] = {}
     for state, by_kind in states.items():

@@ -12,11 +12,10 @@ from principia.gradients.claims.graph import recorded_loss
 from principia.gradients.graph import backward, to_networkx, users_first
 from principia.lab import figures
 from principia.lab.data.handwriting import handwriting
-from principia.lab.domains import Positive, Range
-from principia.lab.evidence import Picture
-from principia.lab.experiments import Run, at_least_goal, at_most_goal, experiment
-from principia.lab.training import OneCycle, accuracy, fit
-from principia.lab.training.parts import Part
+from principia.lab.evidence import Plot
+from principia.lab.params import PositiveFloat, Range
+from principia.lab.runs import Run, at_least_goal, at_most_goal, experiment
+from principia.lab.training import Callback, OneCycle, accuracy, fit
 from principia.networks.mlp import MLP
 
 GOALS = {"xor_solved": at_least_goal(8), "gradient_gap": at_most_goal(1e-10)}
@@ -29,7 +28,7 @@ GOALS = {"xor_solved": at_least_goal(8), "gradient_gap": at_most_goal(1e-10)}
     "Williams 1986; the accuracies are floors of our own",
 )
 def micro_autograd(
-    run: Run, *, epochs: Annotated[int, Range(1, 50)] | None = None, lr: Positive = 0.01,
+    run: Run, *, epochs: Annotated[int, Range(1, 50)] | None = None, lr: PositiveFloat = 0.01,
     xor_units: Annotated[int, Range(1, 50)] = 8,
 ) -> None:
     """Trains networks on the tape alone: XOR from ten seeds, and handwritten digits."""
@@ -66,13 +65,13 @@ def _trained(
     mlp = MLP(sizes, activation=activation, rng=seed.child("init").torch()).double()
     trained = fit(
         mlp, data, _on_tape, torch.optim.Adam(mlp.parameters(), fused=True), epochs=epochs,
-        batch_size=batch_size, parts=[OneCycle(peak), matched], validation=held,
+        batch_size=batch_size, callbacks=[OneCycle(peak), matched], validation=held,
         metrics={"accuracy": accuracy, "gradient_gap": matched.gap}, seed=seed, run=run, name=name,
     )
     return mlp, trained.history[-1]
 
 
-class _Matched(Part):
+class _Matched(Callback):
     """Compares gradients with those of torch every so many steps, and remembers the worst."""
 
     def __init__(self, steps: int) -> None:
@@ -146,7 +145,7 @@ def _film(mlp: MLP, x: Tensor, y: Tensor) -> go.Figure:
          "args": [{"text": [text], "marker.color": [colors]}, [1]]}
         for label, (text, colors) in zip(labels, looks, strict=True)
     ]
-    figure = figures.draw(Picture(()))
+    figure = figures.draw(Plot(()))
     ends = [(*spots[a], *spots[b]) for a, b in graph.edges()]
     figure.add_scatter(
         x=[at for ax, _, bx, _ in ends for at in (ax, bx, None)],

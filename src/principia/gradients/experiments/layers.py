@@ -10,12 +10,11 @@ from torch.nn import functional as F
 
 from principia.gradients.layers import LAYERS, LayeredClassifier, check
 from principia.lab.data.handwriting import handwriting
-from principia.lab.domains import Positive, Range
-from principia.lab.experiments import Run, at_least_goal, at_most_goal, experiment
 from principia.lab.figures import VERDICT_COLORS
+from principia.lab.params import PositiveFloat, Range
+from principia.lab.runs import Run, at_least_goal, at_most_goal, experiment
 from principia.lab.seeds import Seed
-from principia.lab.training import OneCycle, accuracy, fit
-from principia.lab.training.parts import Part
+from principia.lab.training import Callback, OneCycle, accuracy, fit
 
 
 @experiment(
@@ -25,7 +24,7 @@ from principia.lab.training.parts import Part
     "units; the goal here is 3 % with 128 and 128",
 )
 def layer_by_layer(
-    run: Run, *, epochs: Annotated[int, Range(1, 50)] | None = None, lr: Positive = 0.005
+    run: Run, *, epochs: Annotated[int, Range(1, 50)] | None = None, lr: PositiveFloat = 0.005
 ) -> None:
     """Reads digits by rows of the table alone; torch's own gradients are compared at every step."""
     x, y, x_test, y_test = handwriting(run)
@@ -36,7 +35,7 @@ def layer_by_layer(
     row = fit(
         net, (x, y), _loss, torch.optim.Adam(net.parameters()),
         epochs=epochs or (5 if run.full else 12),
-        batch_size=128 if run.full else 32, parts=[OneCycle(lr), _Comparison()],
+        batch_size=128 if run.full else 32, callbacks=[OneCycle(lr), _Comparison()],
         validation=(x_test, y_test), metrics={"accuracy": accuracy},
         seed=run.seed.child("batches"), run=run, name="layers",
     ).history[-1]
@@ -52,7 +51,7 @@ def _loss(model: Any, batch: tuple[Tensor, ...], rng: torch.Generator) -> Tensor
 
 
 @final
-class _Comparison(Part):
+class _Comparison(Callback):
     """Computes each gradient a second time by torch's own rules; keeps the largest difference."""
 
     def __init__(self) -> None:

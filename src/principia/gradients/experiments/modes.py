@@ -15,10 +15,10 @@ from principia.gradients.claims.modes import deep_tanh, loss_of_weights, stored_
 from principia.gradients.modes import Mode, checkpointed
 from principia.lab import figures
 from principia.lab.data.handwriting import handwriting
-from principia.lab.domains import Range
-from principia.lab.evidence import Picture, Series
-from principia.lab.experiments import Run, at_least_goal, at_most_goal, experiment
+from principia.lab.evidence import Plot, Series
 from principia.lab.forward_mode import warm_up
+from principia.lab.params import Range
+from principia.lab.runs import Run, at_least_goal, at_most_goal, experiment
 from principia.lab.seeds import Seed
 from principia.lab.timing import fastest
 from principia.networks.mlp import MLP
@@ -74,7 +74,7 @@ def _mode_figure(sides: Any, times: Mapping[Mode, list[float]]) -> Any:
         Series(f"{mode} mode", sides, 1000 * np.array(seconds), "other", "line")
         for mode, seconds in times.items()
     ]
-    return figures.draw(Picture(
+    return figures.draw(Plot(
         tuple(series), "inputs n / outputs m, at n m = 4096", "milliseconds", log="xy"
     ))
 
@@ -87,7 +87,7 @@ def _memory_figure(seed: Seed, batch: int) -> Any:
         "√L checkpoints": [stored_bytes(checkpointed(net), x) / 1024 for net in nets],
     }
     series = [Series(name, depths, sizes, "other", "line") for name, sizes in kept.items()]
-    return figures.draw(Picture(tuple(series), "layers L", "KiB stored for the way back"))
+    return figures.draw(Plot(tuple(series), "layers L", "KiB stored for the way back"))
 
 
 def _both_gradients(seed: Seed, x: Tensor, y: Tensor, repeats: int) -> tuple[float, float]:

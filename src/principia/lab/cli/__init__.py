@@ -9,7 +9,7 @@ import io
 import os
 import sys
 
-from principia.lab.errors import Failure, UsageError
+from principia.lab.params import Failure, UsageError
 
 __all__ = ["main"]
 

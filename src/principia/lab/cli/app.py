@@ -5,12 +5,12 @@ from typing import Annotated
 import typer
 
 import principia
-from principia.lab import catalog
 from principia.lab.cli import browse, measure, train, web
 from principia.lab.cli.bench import bench
 from principia.lab.cli.flags import command
 from principia.lab.cli.ledger import ledger
 from principia.lab.cli.tour import tour
+from principia.lab.course import catalog
 
 __all__ = ["app"]
 
@@ -59,7 +59,8 @@ def _claims(typed: str) -> list[str]:
 
 command(app, browse.ls, _chapters)
 command(app, browse.show, _pages)
-command(app, browse.parts)
+command(app, browse.callbacks)
+command(app, browse.callbacks, name="parts", hidden=True)  # what it was called before
 command(app, measure.check, _claims)
 command(app, train.run, _pages)
 command(app, train.runs)

@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from principia.lab.cli.terminal import counted, fancy, progress, say, table
-from principia.lab.domains import Jobs, Range
-from principia.lab.errors import refuse, suggestion
+from principia.lab.params import Jobs, Range, suggestion, usage_error
 from principia.lab.storage import need_writable, write_text
 
 if TYPE_CHECKING:
@@ -69,7 +68,7 @@ def bench(
             results.store({race.key: rows[race.key]}, path)
         if not json_:
             _show(race.key, rows[race.key])
-    from principia.lab.report import races_report
+    from principia.lab.runs.report import races_report
 
     write_text(Path(report), races_report(rows))
     if json_:
@@ -91,7 +90,7 @@ def _chosen(rows: Mapping[str, Any], keys: tuple[str, ...]) -> Mapping[str, Any]
     known = {*rows, *(key.split(":")[0] for key in rows)}
     for key in keys:
         if key not in known:
-            raise refuse("bench", "KEY", "a chapter or race that is kept", key,
+            raise usage_error("bench", "KEY", "a chapter or race that is kept", key,
                          suggestion(key, sorted(known)))
     return {
         key: row for key, row in rows.items()
@@ -103,7 +102,9 @@ def _kept(name: str, path: Path) -> Mapping[str, Any]:
     from principia.lab.racing.results import read
 
     if not path.is_file():
-        raise refuse("bench", name, "a file with kept results", str(path), "Race once without it.")
+        raise usage_error(
+            "bench", name, "a file with kept results", str(path), "Race once without it."
+        )
     return read(path)
 
 

@@ -1,4 +1,4 @@
-"""`ls`, `show`, `parts`, `cite`, `doctor`: what there is, without measuring anything."""
+"""`ls`, `show`, `callbacks`, `cite`, `doctor`: what there is, without measuring anything."""
 
 import inspect
 import re
@@ -6,12 +6,12 @@ import sys
 from typing import Any
 
 import principia
-from principia.lab import catalog
 from principia.lab.cli.terminal import counted, fancy, say, table
-from principia.lab.errors import refuse, suggestion
-from principia.lab.formula import prose_to_unicode, to_unicode
+from principia.lab.course import catalog
+from principia.lab.course.formula import prose_to_unicode, to_unicode
+from principia.lab.params import suggestion, usage_error
 
-__all__ = ["cite", "doctor", "ls", "parts", "show"]
+__all__ = ["callbacks", "cite", "doctor", "ls", "show"]
 
 
 def ls(chapter: str | None = None) -> None:
@@ -22,7 +22,9 @@ def ls(chapter: str | None = None) -> None:
     """
     known = {one.name: one for one in catalog.chapters()}
     if chapter is not None and chapter not in known:
-        raise refuse("ls", "CHAPTER", "the name of a chapter", chapter, suggestion(chapter, known))
+        raise usage_error(
+            "ls", "CHAPTER", "the name of a chapter", chapter, suggestion(chapter, known)
+        )
     chosen = [known[chapter]] if chapter else [one for one in known.values() if one.pages]
     for one in chosen:
         rows = [
@@ -40,8 +42,8 @@ def show(key: str) -> None:
     Args:
         key: Key of a page, such as connectionism/hopfield.
     """
-    from principia.lab.checking import last_finding
-    from principia.lab.training.offers import offers
+    from principia.lab.evidence.checking import last_finding
+    from principia.lab.training.factories import callback_factories
 
     page = catalog.page(key, "show")
     text = page.text
@@ -83,11 +85,11 @@ def show(key: str) -> None:
                 words = [f"{metric.replace('_', ' ')} {goal.goal}" for metric, goal in goals]
                 say(f"    {budget}: {'; '.join(words)}")
             say(f"    published: {experiment.source}")
-    if page.part_names:
+    if page.callback_names:
         _heading("For any training")
-        for part in offers().values():
-            if part.page == page.key:
-                _show_part(part)
+        for factory in callback_factories().values():
+            if factory.page == page.key:
+                _show_callback(factory)
     _heading("References")
     for reference in text.references:
         say(reference.text)
@@ -95,20 +97,20 @@ def show(key: str) -> None:
     say(f"principia check {page.key}", style="dim")
 
 
-def parts() -> None:
-    """List the parts that can be added to every training, with their knobs."""
-    from principia.lab.training.offers import offers
+def callbacks() -> None:
+    """List the callbacks that can be added to every training, with their knobs."""
+    from principia.lab.training.factories import callback_factories
 
-    for part in offers().values():
-        _show_part(part)
+    for factory in callback_factories().values():
+        _show_callback(factory)
     say()
-    say("Add one, to any run that trains: principia run networks/mlp --set PART.KNOB=VALUE")
+    say("Add one, to any run that trains: principia run networks/mlp --set CALLBACK.KNOB=VALUE")
 
 
-def _show_part(part: Any) -> None:
-    say(part.name, style="bold")
-    say(f"    {prose_to_unicode(part.statement)} ({part.page})")
-    for knob in part.knobs.values():
+def _show_callback(factory: Any) -> None:
+    say(factory.name, style="bold")
+    say(f"    {prose_to_unicode(factory.statement)} ({factory.page})")
+    for knob in factory.knobs.values():
         say(f"    --set {knob.name}=...   ({knob.domain.text}: {prose_to_unicode(knob.help)})")
 
 

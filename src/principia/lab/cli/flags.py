@@ -13,8 +13,7 @@ from typing import Any
 
 import typer
 
-from principia.lab.domains import Each, Maybe, Range, Switch, Text
-from principia.lab.knobs import REQUIRED, Knob, knobs_of
+from principia.lab.params import REQUIRED, Each, Knob, Maybe, Range, Switch, Text, knobs_of
 
 __all__ = ["command"]
 
@@ -22,10 +21,19 @@ Completion = Callable[[str], list[str]]
 
 
 def command(
-    app: typer.Typer, function: Callable[..., int | None], complete: Completion | None = None
+    app: typer.Typer, function: Callable[..., int | None], complete: Completion | None = None, *,
+    name: str = "", hidden: bool = False,
 ) -> None:
-    """Register a function as a command of the same name (without a trailing underscore)."""
-    name = function.__name__.rstrip("_")
+    """Register a function as a command, by default of its own name.
+
+    Args:
+        app: The program.
+        function: What the command does.
+        complete: Completes what was typed of its argument.
+        name: Another name.
+        hidden: Whether the help leaves it out.
+    """
+    name = name or function.__name__.rstrip("_")
     knobs = knobs_of(function)
     parameters = inspect.signature(function).parameters
     shapes = {
@@ -50,7 +58,7 @@ def command(
             for one, (shape, default) in shapes.items()
         ]
     )
-    app.command(name, help=_help(function))(run)
+    app.command(name, help=_help(function), hidden=hidden)(run)
 
 
 def _declared(knob: Knob, kind: Any, complete: Completion | None) -> tuple[Any, Any]:

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 from principia.lab.cli.terminal import counted, fancy, progress, record, say
 from principia.lab.cli.train import RUNS
-from principia.lab.domains import Jobs, Seeds
 from principia.lab.environment import cores
+from principia.lab.params import Jobs, Seeds
 
 if TYPE_CHECKING:
-    from principia.lab.experiments import Experiment
+    from principia.lab.runs.experiments import Experiment
 
 __all__ = ["ledger"]
 
@@ -43,7 +43,7 @@ def ledger(
         json_: Print the rows as JSON.
         markdown: Print the table as Markdown.
     """
-    from principia.lab import ledger as book
+    from principia.lab.runs import ledger as book
 
     path = Path(file) if file else book.FILE
     chosen = book.experiments(keys)
@@ -71,7 +71,7 @@ def ledger(
 
 
 def _fields(experiment: "Experiment", row: dict | None, verdict: str) -> dict[str, str]:
-    from principia.lab import ledger as book
+    from principia.lab.runs import ledger as book
 
     goals = experiment.reaches
     fields = {

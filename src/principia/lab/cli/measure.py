@@ -5,12 +5,11 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
-from principia.lab import catalog
-from principia.lab.checking import Selection, check_all, remember, to_json
 from principia.lab.cli.terminal import counted, fancy, progress, record, say, shorten, table
-from principia.lab.domains import Jobs, SeedNumber, Seeds
-from principia.lab.errors import UsageError, refuse
-from principia.lab.formula import prose_to_unicode
+from principia.lab.course import catalog
+from principia.lab.course.formula import prose_to_unicode
+from principia.lab.evidence.checking import Selection, check_all, remember, to_json
+from principia.lab.params import Jobs, SeedNumber, Seeds, UsageError, usage_error
 from principia.lab.storage import need_writable, write_text
 
 __all__ = ["check", "errata", "pair"]
@@ -83,7 +82,7 @@ def _knobs(selection: Selection, pairs: Iterable[str]) -> dict[str, str]:
         return {}
     if len(selection) > 1:
         raise UsageError("check: --set needs one claim. Name it as page:claim.")
-    from principia.lab.knobs import settings
+    from principia.lab.params import settings
 
     page, name = selection[0]
     claim = page.claim(name)
@@ -95,20 +94,20 @@ def pair(owner: str, text: str) -> tuple[str, str]:
     """Read knob=value."""
     name, equals, value = text.partition("=")
     if not equals or not name:
-        raise refuse(owner, "--set", "knob=value", text)
+        raise usage_error(owner, "--set", "knob=value", text)
     return name.strip(), value.strip()
 
 
 def _figure_path(text: str) -> Path:
     path = Path(text)
     if path.suffix not in (".html", ".json"):
-        raise refuse("check", "--figure", "a file that ends in .html or .json", text)
+        raise usage_error("check", "--figure", "a file that ends in .html or .json", text)
     need_writable("check", path)
     return path
 
 
 def _write_figures(path: Path, findings: list) -> None:
-    from principia.lab.report import claims_report
+    from principia.lab.runs.report import claims_report
 
     if path.suffix == ".html":
         write_text(path, claims_report("What was checked", findings))

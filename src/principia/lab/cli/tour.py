@@ -4,11 +4,11 @@ import contextlib
 import time
 from pathlib import Path
 
-from principia.lab import catalog
-from principia.lab.checking import check_all, remember
 from principia.lab.cli.terminal import command_name, counted, progress, say, shorten, table
-from principia.lab.domains import Jobs, Seeds
-from principia.lab.formula import prose_to_unicode
+from principia.lab.course import catalog
+from principia.lab.course.formula import prose_to_unicode
+from principia.lab.evidence.checking import check_all, remember
+from principia.lab.params import Jobs, Seeds
 from principia.lab.storage import need_writable, write_text
 
 __all__ = ["tour"]
@@ -62,7 +62,7 @@ def tour(*, out: str = "principia-tour.html", seeds: Seeds = 1, jobs: Jobs | Non
         for complaint in finding.complaints:
             say(f"{finding.key} {complaint}", style="bold red")
     passed = all(finding.passed for finding in findings)
-    from principia.lab.report import tour_report
+    from principia.lab.runs.report import tour_report
 
     seconds = time.monotonic() - started
     write_text(path, tour_report(selection, findings, seconds))

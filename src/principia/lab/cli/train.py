@@ -6,12 +6,19 @@ import sys
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from principia.lab import catalog
 from principia.lab.cli.measure import pair
 from principia.lab.cli.terminal import progress, say, table
-from principia.lab.domains import NonNegative, Range, SeedNumber
+from principia.lab.course import catalog
 from principia.lab.environment import cores
-from principia.lab.errors import UsageError, refuse, shown, suggestion
+from principia.lab.params import (
+    NonNegativeFloat,
+    Range,
+    SeedNumber,
+    UsageError,
+    shown,
+    suggestion,
+    usage_error,
+)
 from principia.lab.storage import need_writable, write_bytes, write_text
 
 __all__ = ["export", "predict", "report", "run", "runs"]
@@ -33,7 +40,7 @@ def run(
     data_dir: str | None = None,
     device: str = "cpu",
     threads: Annotated[int, Range(1, 1024)] | None = None,
-    save_every: NonNegative = 30.0,
+    save_every: NonNegativeFloat = 30.0,
 ) -> int:
     """Run an experiment, or train a page's model on your own data; all of it goes to a run folder.
 
@@ -44,8 +51,8 @@ def run(
         key: Key of a page, or page:experiment.
         budget: quick runs on embedded data in seconds; full must reach the published figure.
         seed: Seed of everything random.
-        set_: Turn a knob, as knob=value, or add a part to the training, as part.knob=value (see
-            principia parts); may be repeated.
+        set_: Turn a knob, as knob=value, or add a callback to the training, as callback.knob=value
+            (see principia callbacks); may be repeated.
         data: Your own table (.csv, .tsv, .npz, .parquet), or an embedded one such as iris.
         target: Column of your table to predict.
         drop: Column of your table to leave out; may be repeated.
@@ -56,7 +63,7 @@ def run(
         threads: Threads to compute with; by default one a core at full budget, else one.
         save_every: Seconds between two checkpoints.
     """
-    from principia.lab.runs import create, discard_if_empty, execute, find_run
+    from principia.lab.runs.folders import create, discard_if_empty, execute, find_run
 
     if resume is not None:
         if key:
@@ -100,8 +107,8 @@ def _asked(
     target: str | None, drop: tuple[str, ...], data_dir: str | None, device: str, threads: int,
 ) -> Any:
     """Check everything that was asked, before anything is written."""
-    from principia.lab.runs import Asked
-    from principia.lab.training.offers import settings_with_parts
+    from principia.lab.runs.folders import Asked
+    from principia.lab.training.factories import settings_with_callbacks
 
     place, _, name = key.partition(":")
     page = catalog.page(place, "run")
@@ -121,9 +128,11 @@ def _asked(
     if not names:
         raise UsageError(f"run: {page.key} has no experiment. See principia ls.")
     if name and name not in names:
-        raise refuse("run", "KEY", f"an experiment of {page.key}", name, suggestion(name, names))
+        raise usage_error(
+            "run", "KEY", f"an experiment of {page.key}", name, suggestion(name, names)
+        )
     experiment = page.experiments()[name or names[0]]
-    knobs = settings_with_parts(experiment.key, experiment.knobs, texts)
+    knobs = settings_with_callbacks(experiment.key, experiment.knobs, texts)
     return Asked(page.key, experiment.name, budget, seed, knobs, None, where, device, threads)
 
 
@@ -134,7 +143,7 @@ def _check_device(device: str) -> None:
         torch.zeros(1, device=device)
     except (RuntimeError, AssertionError, NotImplementedError) as error:
         reason = str(error).splitlines()[0]
-        raise refuse("run", "--device", "a device of this machine", device, reason) from None
+        raise usage_error("run", "--device", "a device of this machine", device, reason) from None
 
 
 def _own_data(
@@ -143,10 +152,10 @@ def _own_data(
     """Read the table once now, so that whatever is wrong with it is said before the run begins."""
     from principia.lab.data.own import default_target, load
     from principia.lab.data.schema import examples
-    from principia.lab.learners import knobs_for, learner_of
-    from principia.lab.runs import OwnData
+    from principia.lab.runs.folders import OwnData
     from principia.lab.seeds import Seed
-    from principia.lab.training.offers import settings_with_parts
+    from principia.lab.training.factories import settings_with_callbacks
+    from principia.lab.training.learners import knobs_for, learner_of
 
     cells, sha256 = load(data)
     target = target or default_target(data)
@@ -155,7 +164,7 @@ def _own_data(
             f"run: --data {data} needs --target COLUMN. Its columns are {', '.join(cells)}."
         )
     ready = examples(cells, target, seed=Seed(seed), drop=drop)
-    knobs = settings_with_parts(page.key, knobs_for(learner_of(page, ready.schema)), texts)
+    knobs = settings_with_callbacks(page.key, knobs_for(learner_of(page, ready.schema)), texts)
     source = data if sha256 == data else str(Path(data).resolve())
     return OwnData(source, target, drop, sha256), knobs
 
@@ -166,7 +175,7 @@ def runs(*, runs_dir: str = RUNS) -> int:
     Args:
         runs_dir: Folder of the run folders.
     """
-    from principia.lab.runs import list_runs
+    from principia.lab.runs.folders import list_runs
 
     rows = []
     for one in list_runs(Path(runs_dir)):
@@ -195,8 +204,8 @@ def report(run: str, *, runs_dir: str = RUNS) -> int:
         run: Name of a run, or last.
         runs_dir: Folder of the run folders.
     """
-    from principia.lab.report import run_report
-    from principia.lab.runs import REPORT, find_run
+    from principia.lab.runs.folders import REPORT, find_run
+    from principia.lab.runs.report import run_report
 
     folder = find_run(Path(runs_dir), run, "report")
     path = folder.path / REPORT
@@ -219,9 +228,9 @@ def predict(
     """
     from principia.lab.data.own import load
     from principia.lab.data.schema import Schema
-    from principia.lab.learners import predictions
-    from principia.lab.models import load_model
-    from principia.lab.runs import MODEL, find_run
+    from principia.lab.runs.folders import MODEL, find_run
+    from principia.lab.runs.models import load_model
+    from principia.lab.training.learners import predictions
 
     folder = find_run(Path(runs_dir), run, "predict")
     if out is not None:
@@ -269,9 +278,9 @@ def export(
         out: File to write; by default the run's name with the format's ending.
         runs_dir: Folder of the run folders.
     """
-    from principia.lab.exporting import onnx_bytes
-    from principia.lab.models import WEIGHTS, load_model
-    from principia.lab.runs import MODEL, find_run
+    from principia.lab.runs.exporting import onnx_bytes
+    from principia.lab.runs.folders import MODEL, find_run
+    from principia.lab.runs.models import WEIGHTS, load_model
 
     folder = find_run(Path(runs_dir), run, "export")
     path = Path(out or f"{folder.name}.{to}")

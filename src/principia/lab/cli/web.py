@@ -4,11 +4,10 @@ import contextlib
 from pathlib import Path
 from typing import Annotated
 
-from principia.lab import catalog
 from principia.lab.cli.terminal import counted, fancy, progress, say
 from principia.lab.cli.train import RUNS
-from principia.lab.domains import Jobs, Range
-from principia.lab.errors import UsageError, shown
+from principia.lab.course import catalog
+from principia.lab.params import Jobs, Range, UsageError, shown
 
 __all__ = ["serve", "site"]
 
@@ -58,9 +57,9 @@ def site(out: str, *, remembered: bool = False, jobs: Jobs | None = None) -> int
         remembered: Take evidence that was measured before and still stands, and measure the rest.
         jobs: Number of processes; by default one a core.
     """
-    from principia.lab.checking import check_all
-    from principia.lab.web.rendering import evidence_now
-    from principia.lab.web.site import need_site_folder, write_site
+    from principia.lab.evidence.checking import check_all
+    from principia.lab.web.pages.rendering import evidence_now
+    from principia.lab.web.pages.site import need_site_folder, write_site
 
     folder = Path(out).absolute()
     need_site_folder(folder)

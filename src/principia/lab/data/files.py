@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import final
 
-from principia.lab.errors import UsageError
+from principia.lab.params import UsageError
 from principia.lab.progress import progress
 from principia.lab.storage import cache_folder
 

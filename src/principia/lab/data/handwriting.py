@@ -4,7 +4,7 @@ from torch import Tensor
 
 from principia.lab.data.digits import digits
 from principia.lab.data.mnist import mnist
-from principia.lab.experiments import Run
+from principia.lab.runs.experiments import Run
 
 __all__ = ["handwriting"]
 

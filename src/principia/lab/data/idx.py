@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from principia.lab.data.files import Remote, find
-from principia.lab.errors import UsageError, refuse
+from principia.lab.params import UsageError, usage_error
 
 __all__ = ["Split", "read_idx", "read_pictures"]
 
@@ -35,7 +35,7 @@ def read_pictures(
     )
     if len(pictures) != len(labels):
         got = f"{len(pictures)} and {len(labels)}"
-        raise refuse(folder, split, "as many pictures as labels", got, "Download it again.")
+        raise usage_error(folder, split, "as many pictures as labels", got, "Download it again.")
     return pictures.to(torch.float32) / 255, labels.to(torch.int64)
 
 
@@ -45,7 +45,7 @@ def read_idx(path: Path) -> Tensor:
         with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as stream:
             magic = stream.read(4)
             if len(magic) < 4 or magic[:3] != b"\x00\x00\x08" or not 1 <= magic[3] <= 4:
-                raise refuse("idx", path.name, "an idx file of unsigned bytes", magic)
+                raise usage_error("idx", path.name, "an idx file of unsigned bytes", magic)
             header = stream.read(4 * magic[3])
             if len(header) < 4 * magic[3]:
                 raise UsageError(f"idx: {path.name} ends inside its header. Download it again.")
@@ -53,7 +53,7 @@ def read_idx(path: Path) -> Tensor:
             size = math.prod(shape)
             if not 0 < size <= LARGEST:
                 domain = f"of 1 to {LARGEST} bytes of data"
-                raise refuse("idx", path.name, domain, size)
+                raise usage_error("idx", path.name, domain, size)
             body = stream.read(size + 1)
     except (OSError, EOFError, zlib.error) as error:
         raise UsageError(f"idx: {path.name} cannot be read: {error}. Download it again.") from error

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from principia.lab.data.files import Remote
 from principia.lab.data.idx import Split, read_pictures
-from principia.lab.errors import UsageError
+from principia.lab.params import UsageError
 
 __all__ = ["embedded_mnist", "mnist"]
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from principia.lab.data.embedded import TABLES, embedded_table
 from principia.lab.data.table import Table, read_table
-from principia.lab.errors import UsageError
+from principia.lab.params import UsageError
 
 __all__ = ["default_target", "load"]
 

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from principia.lab.data.files import Remote, find
-from principia.lab.errors import UsageError
+from principia.lab.params import UsageError
 
 __all__ = ["reviews"]
 

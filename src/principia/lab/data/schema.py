@@ -16,7 +16,7 @@ from sklearn.model_selection import train_test_split
 from torch import Tensor
 
 from principia.lab.data.table import Table, column
-from principia.lab.errors import UsageError, refuse
+from principia.lab.params import UsageError, usage_error
 from principia.lab.seeds import Seed
 
 __all__ = ["Column", "Examples", "Schema", "examples"]
@@ -45,7 +45,7 @@ class Column:
         """Turn cells (N,) into inputs (N, width)."""
         if not self.values:
             if cells.dtype.kind != "f":
-                raise refuse("data", f"column {self.name!r}", "numbers", str(cells[0]))
+                raise usage_error("data", f"column {self.name!r}", "numbers", str(cells[0]))
             return (cells[:, None] - self.mean) / self.scale
         return np.eye(len(self.values))[self.places(cells)]
 
@@ -136,7 +136,7 @@ def examples(
     counts = np.unique(cells, return_counts=True)[1] if classes else np.array([2])
     rows = np.arange(len(cells))
     if len(rows) < 10:
-        raise refuse("data", "the table", "at least 10 rows", len(rows))
+        raise usage_error("data", "the table", "at least 10 rows", len(rows))
     share = {"test_size": test_share, "random_state": int(seed.child("split"))}
     stratify = cells if counts.min() >= 2 and len(counts) <= test_share * len(rows) else None
     train, test = train_test_split(rows, stratify=stratify if classes else None, **share)
@@ -158,10 +158,12 @@ def _classes(cells: np.ndarray) -> tuple[Any, ...]:
     """Name the classes of a target; none if it is a number to regress on."""
     values = np.unique(cells)
     if len(values) == 1:
-        raise refuse("data", "the target", "a column that varies", values[0].item())
+        raise usage_error("data", "the target", "a column that varies", values[0].item())
     if cells.dtype.kind != "f":
         if len(values) > min(MOST_CATEGORIES, len(cells) / 2):
-            raise refuse("data", "the target", "numbers, or few classes", f"{len(values)} texts")
+            raise usage_error(
+                "data", "the target", "numbers, or few classes", f"{len(values)} texts"
+            )
         return tuple(values.tolist())
     whole = bool((values == values.round()).all()) and len(values) <= MOST_CLASSES
     return tuple(values.tolist()) if whole and len(values) <= len(cells) / 5 else ()

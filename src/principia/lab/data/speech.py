@@ -9,7 +9,7 @@ from scipy.io import wavfile
 from torch import Tensor
 
 from principia.lab.data.files import Remote, find
-from principia.lab.errors import UsageError, refuse
+from principia.lab.params import UsageError, usage_error
 
 __all__ = ["spoken_digit"]
 
@@ -33,5 +33,5 @@ def spoken_digit(name: str = "7_jackson_0.wav", *, data_dir: Path | None = None)
     except (OSError, ValueError, EOFError, wavfile.WavFileWarning) as error:
         raise UsageError(f"speech: {name} is not a whole WAV file: {error}.") from error
     if wave.ndim != 1 or wave.dtype != np.int16 or not wave.any():
-        raise refuse("speech", name, "one channel of 16 bit, not silent", f"{wave.shape}")
+        raise usage_error("speech", name, "one channel of 16 bit, not silent", f"{wave.shape}")
     return torch.from_numpy(wave / np.abs(wave).max())

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from principia.lab.errors import UsageError, refuse, shown, suggestion
+from principia.lab.params import UsageError, shown, suggestion, usage_error
 
 __all__ = ["Table", "read_table"]
 
@@ -40,11 +40,11 @@ def read_table(path: Path) -> Table:
     }
     reader = readers.get(path.suffix.lower())
     if reader is None:
-        raise refuse("data", "--data", f"a file that ends in {', '.join(readers)}", path.name)
+        raise usage_error("data", "--data", f"a file that ends in {', '.join(readers)}", path.name)
     try:
         size = path.stat().st_size
         if not 0 < size <= LARGEST:
-            raise refuse("data", path.name, f"a file of 1 to {LARGEST} bytes", size)
+            raise usage_error("data", path.name, f"a file of 1 to {LARGEST} bytes", size)
         cells = reader(path)
     except OSError as error:
         raise UsageError(f"data: {path} cannot be read: {error.strerror or error}.") from error
@@ -83,9 +83,9 @@ def _read_csv(path: Path) -> Mapping[str, np.ndarray]:
     try:
         text = path.read_bytes().decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise refuse("data", path.name, "text in UTF-8", f"byte {error.start}") from error
+        raise usage_error("data", path.name, "text in UTF-8", f"byte {error.start}") from error
     if "\0" in text:
-        raise refuse("data", path.name, "text", "a zero byte")
+        raise usage_error("data", path.name, "text", "a zero byte")
     first = text.partition("\n")[0]
     delimiter = max(DELIMITERS, key=first.count)
     try:
@@ -142,14 +142,16 @@ def _read_npz(path: Path) -> Mapping[str, np.ndarray]:
     for name, array in arrays.items():
         if array.ndim not in (1, 2) or array.dtype.kind not in "fiubU":
             got = f"{array.dtype} with {array.ndim} axes"
-            raise refuse("data", f"{name} of {path.name}", "numbers or texts with 1 or 2 axes", got)
+            raise usage_error(
+                "data", f"{name} of {path.name}", "numbers or texts with 1 or 2 axes", got
+            )
         if array.ndim == 1:
             columns[name] = array
         else:
             columns |= {f"{name}{place}": column for place, column in enumerate(array.T)}
     lengths = {len(one) for one in columns.values()}
     if len(lengths) > 1:
-        raise refuse("data", path.name, "arrays of one length", sorted(lengths))
+        raise usage_error("data", path.name, "arrays of one length", sorted(lengths))
     return columns
 
 
@@ -192,7 +194,7 @@ def _read_parquet(path: Path) -> Mapping[str, np.ndarray]:
             file.metadata.row_group(one).total_byte_size for one in range(file.num_row_groups)
         )
         if size > LARGEST:
-            raise refuse("data", path.name, f"at most {LARGEST} bytes of data", size)
+            raise usage_error("data", path.name, f"at most {LARGEST} bytes of data", size)
         table = file.read()
         return {
             name: np.asarray(column.to_pylist(), object)
@@ -208,5 +210,5 @@ def _read_parquet(path: Path) -> Mapping[str, np.ndarray]:
 def column(table: Table, name: str, owner: str) -> np.ndarray:
     """Take a column by its name, or say which there are."""
     if name not in table:
-        raise refuse(owner, "column", "one of the table", name, suggestion(name, list(table)))
+        raise usage_error(owner, "column", "one of the table", name, suggestion(name, list(table)))
     return table[name]

@@ -4,7 +4,7 @@ import hashlib
 from pathlib import Path
 
 from principia.lab.data.files import Remote, find
-from principia.lab.errors import UsageError
+from principia.lab.params import UsageError
 
 __all__ = ["text8"]
 

@@ -11,7 +11,7 @@ from typing import Literal, final
 import numpy as np
 
 from principia.lab.data.files import RemoteFolder, find_folder
-from principia.lab.errors import UsageError, refuse
+from principia.lab.params import UsageError, usage_error
 
 __all__ = ["SETS", "UCI", "uci"]
 
@@ -44,7 +44,7 @@ class UCI:
 def uci(name: str, *, data_dir: Path | None = None) -> UCI:
     """Load one of the sets by the name of its folder."""
     if name not in SUMS:
-        raise refuse("uci", "name", f"one of {', '.join(SETS)}", name)
+        raise usage_error("uci", "name", f"one of {', '.join(SETS)}", name)
     remote = RemoteFolder(f"{HOME}/{name}/data", NAMES, SUMS[name])
     folder = find_folder(f"uci/{name}", remote, data_dir=data_dir)
     table = _numbers(folder / "data.txt", 2)

@@ -8,17 +8,15 @@ from typing import Annotated, Any, final
 
 import torch
 
-from principia.lab.domains import Count, Range
-from principia.lab.errors import UsageError
-from principia.lab.knobs import checked, settings
+from principia.lab.params import PositiveInt, Range, UsageError, checked, settings
+from principia.lab.playground.models import Estimator, Network
 from principia.lab.playground.pictures import Plane, packed, plain, unit_maps, value_range
-from principia.lab.playground.pupils import Estimator, Network
 from principia.lab.playground.registry import choices
 from principia.lab.playground.setups import Setup
 from principia.lab.playground.sources import OWNER
 from principia.lab.playground.stepping import CPU
 from principia.lab.seeds import Seed
-from principia.lab.training.dice import own_dice
+from principia.lab.training.generators import seeded_generators
 
 __all__ = ["Playground"]
 
@@ -78,7 +76,7 @@ class Playground:
         self._learner.advance(steps)
 
     @checked
-    def back(self, steps: Count) -> None:
+    def back(self, steps: PositiveInt) -> None:
         """Go back to exactly what was so many steps ago, at most to the beginning."""
         self._learner.back(steps)
 
@@ -132,7 +130,7 @@ class Playground:
             shown |= {f"{part}_loss": None, f"{part}_{measure}": None}
         if not learner.trained:
             return shown
-        with own_dice(Seed(self.setup.seed).child("frame"), CPU):
+        with seeded_generators(Seed(self.setup.seed).child("frame"), CPU):
             shown |= learner.measured()
             shown |= self._surface()
             if units:

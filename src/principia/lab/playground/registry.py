@@ -19,15 +19,14 @@ import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
-from principia.lab import catalog
+from principia.lab.course import catalog
 from principia.lab.data.embedded import TABLES, embedded_table
 from principia.lab.data.schema import Column, Schema, Task, examples
-from principia.lab.domains import Domain, Each, Maybe, Outside, Range
-from principia.lab.knobs import REQUIRED, Knob, knobs_of
-from principia.lab.learners import Learner, learner_of
+from principia.lab.params import REQUIRED, Domain, Each, Knob, Maybe, Outside, Range, knobs_of
 from principia.lab.playground.recipes import INITIALIZATIONS, PENALTIES, Initialization, Penalty
 from principia.lab.seeds import Seed
-from principia.lab.training.dice import own_dice
+from principia.lab.training.generators import seeded_generators
+from principia.lab.training.learners import Learner, learner_of
 
 __all__ = ["MOST_FEATURES", "Choices", "Model", "OptimizerChoice", "Way", "choices", "described"]
 
@@ -186,7 +185,7 @@ def _models() -> Iterator[Model]:
 def _way(page: catalog.Page, schema: Schema) -> Way:
     kind = learner_of(page, schema)
     if isinstance(kind, Learner):
-        with own_dice(Seed(0), torch.device("cpu")):  # softmax regression refuses a number
+        with seeded_generators(Seed(0), torch.device("cpu")):  # softmax regression refuses a number
             kind.function(schema.inputs, schema.outputs, torch.Generator())
         parameters = inspect.signature(kind.function).parameters.values()
         turned = {one.name for one in parameters if one.kind is one.KEYWORD_ONLY}
@@ -283,7 +282,7 @@ def _trains(choice: OptimizerChoice) -> bool:
     """Tell whether it takes a step on dense gradients of a matrix and a bias, without a closure."""
     weights = [torch.ones(2, 2, requires_grad=True), torch.ones(2, requires_grad=True)]
     try:
-        with own_dice(Seed(0), torch.device("cpu")), warnings.catch_warnings():
+        with seeded_generators(Seed(0), torch.device("cpu")), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             optimizer = choice.make(weights, choice.lr)
             for one in weights:

@@ -6,9 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Annotated, Any, final
 
-from principia.lab.domains import Range, SeedNumber
-from principia.lab.errors import UsageError, refuse
-from principia.lab.knobs import knobs_of, settings
+from principia.lab.params import Range, SeedNumber, UsageError, knobs_of, settings, usage_error
 from principia.lab.playground.registry import choices, described
 from principia.lab.playground.sources import MOST_POINTS, OWNER, Data, Fields, need_one_of
 
@@ -35,7 +33,7 @@ class Setup(Fields):
     Example:
         >>> Setup.from_json({"data": "moons", "lr": -1})
         Traceback (most recent call last):
-        principia.lab.errors.UsageError: Playground: lr must be in (0, 1000]; got -1.
+        principia.lab.params.errors.UsageError: Playground: lr must be in (0, 1000]; got -1.
     """
 
     data: Data = field(default_factory=Data)
@@ -56,7 +54,7 @@ class Setup(Fields):
         for name in ("optimizer", "initialization", "regularization"):
             need_one_of(name, getattr(self, name), getattr(known, f"{name}s"))
         if not isinstance(self.knobs, Mapping):
-            raise refuse(OWNER, "knobs", "an object with names and values", self.knobs)
+            raise usage_error(OWNER, "knobs", "an object with names and values", self.knobs)
         # a page may learn its tasks in different ways; which one it is, only the data tells
         refused = None
         for way in known.models[self.page].tasks.values():

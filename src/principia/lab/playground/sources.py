@@ -17,9 +17,18 @@ import numpy as np
 from principia.lab.data.embedded import embedded_table
 from principia.lab.data.schema import Examples, examples
 from principia.lab.data.table import Table, column, read_table
-from principia.lab.domains import Choice, Domain, Outside, Range
-from principia.lab.errors import UsageError, refuse, shown, suggestion
-from principia.lab.knobs import Knob, knobs_of
+from principia.lab.params import (
+    Choice,
+    Domain,
+    Knob,
+    Outside,
+    Range,
+    UsageError,
+    knobs_of,
+    shown,
+    suggestion,
+    usage_error,
+)
 from principia.lab.playground.registry import MOST_FEATURES, choices
 from principia.lab.seeds import Seed
 
@@ -123,7 +132,7 @@ class Fields:
     def taken(cls, what: str, plain: Any) -> dict[str, Any]:
         """Take an object of JSON whose names are all known."""
         if not isinstance(plain, Mapping):
-            raise refuse(OWNER, what, "an object with names and values", plain)
+            raise usage_error(OWNER, what, "an object with names and values", plain)
         known = [one.name for one in fields(cls)]  # type: ignore[arg-type]
         for name in plain:
             if name not in known:
@@ -155,7 +164,7 @@ class Data(Fields):
         super().__post_init__()
         need_one_of("data", self.name, choices().data)
         if len(self.csv) > LONGEST_TEXT:
-            raise refuse(OWNER, "csv", f"at most {LONGEST_TEXT} characters", len(self.csv))
+            raise usage_error(OWNER, "csv", f"at most {LONGEST_TEXT} characters", len(self.csv))
 
     @classmethod
     def from_json(cls, plain: Any) -> Data:
@@ -193,23 +202,23 @@ class Data(Fields):
         for name, value in (("csv", self.csv), ("features", self.features)):
             if not value:
                 hint = f"Choose one or {MOST_FEATURES} columns." if name == "features" else ""
-                raise refuse(OWNER, name, "given with data 'table'", value, hint)
+                raise usage_error(OWNER, name, "given with data 'table'", value, hint)
         whole = read_text(self.csv)
         if self.target in self.features:
-            raise refuse(OWNER, "target", "another column than the features", self.target)
+            raise usage_error(OWNER, "target", "another column than the features", self.target)
         table = {name: column(whole, name, OWNER) for name in (*self.features, self.target)}
         rows = len(table[self.target])
         if rows > MOST_ROWS:
-            raise refuse(OWNER, TABLE, f"of at most {MOST_ROWS} rows", rows, "Remove some.")
+            raise usage_error(OWNER, TABLE, f"of at most {MOST_ROWS} rows", rows, "Remove some.")
         if rows < FEWEST_POINTS:
-            raise refuse(OWNER, TABLE, f"of at least {FEWEST_POINTS} rows", rows)
+            raise usage_error(OWNER, TABLE, f"of at least {FEWEST_POINTS} rows", rows)
         for name, cells in table.items():
             if cells.dtype.kind != "f" and name != self.target:
-                raise refuse(OWNER, f"column {shown(name)}", "numbers", str(cells[0]))
+                raise usage_error(OWNER, f"column {shown(name)}", "numbers", str(cells[0]))
             if cells.dtype.kind == "f" and not (inside := np.abs(cells) <= NUMBER.high).all():
                 far = float(cells[~inside][0])
                 hint = "Write it in larger units."
-                raise refuse(OWNER, f"column {shown(name)}", NUMBER.text, far, hint)
+                raise usage_error(OWNER, f"column {shown(name)}", NUMBER.text, far, hint)
         return table
 
 
@@ -228,14 +237,14 @@ def read_text(csv: str) -> Table:
 def _drawn(points: tuple[tuple[float, ...], ...]) -> tuple[Table, str]:
     if len(points) < FEWEST_POINTS:
         hint = f"{FEWEST_POINTS - len(points)} more, please: a part of them is kept for testing."
-        raise refuse(OWNER, "points", f"at least {FEWEST_POINTS}", len(points), hint)
+        raise usage_error(OWNER, "points", f"at least {FEWEST_POINTS}", len(points), hint)
     x, *rest = np.asarray(points, float).T
     if len(rest) == 1:
         return {"x": x, "value": rest[0]}, "value"
     classes = rest[1].astype(int).astype(str)  # texts are classes, however few points there are
     if len(set(classes)) < 2:
         hint = "Draw some of another class."
-        raise refuse(OWNER, "points", "of two classes or more", "one class", hint)
+        raise usage_error(OWNER, "points", "of two classes or more", "one class", hint)
     return {"x": x, "y": rest[0], "class": classes}, "class"
 
 
@@ -245,7 +254,7 @@ def _check(ready: Examples) -> None:
     if schema.task == "classification" and schema.outputs > MOST_CLASSES:
         hint = "Join some of them, or choose another target."
         domain = f"of at most {MOST_CLASSES} classes"
-        raise refuse(OWNER, "the target", domain, schema.outputs, hint)
+        raise usage_error(OWNER, "the target", domain, schema.outputs, hint)
     for x in (ready.x, ready.x_test):
         if not bool((x.abs() <= FARTHEST).all()):
             raise UsageError(

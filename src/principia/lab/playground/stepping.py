@@ -20,7 +20,11 @@ from torch.optim import Optimizer
 
 from principia.lab.playground.recipes import Penalty
 from principia.lab.seeds import Seed
-from principia.lab.training.dice import dice, own_dice, set_dice
+from principia.lab.training.generators import (
+    generator_state,
+    seeded_generators,
+    set_generator_state,
+)
 
 __all__ = ["KEPT", "Stepper"]
 
@@ -36,7 +40,7 @@ class _State:
 
     model: dict[str, Tensor]
     optimizer: dict[str, Any]
-    dice: dict[str, Tensor]
+    generators: dict[str, Tensor]
 
 
 @final
@@ -49,7 +53,7 @@ class Stepper:
         loss: Compares outputs and targets.
         optimizer: Takes the steps.
         batch_size: Rows of a step; the last one of an epoch may be smaller.
-        seed: Where the order of the rows and the dice of the layers come from.
+        seed: Where the order of the rows and the random numbers of the layers come from.
         penalty: A price of weights (tensors with two axes or more), and how strong it is.
 
     Example:
@@ -75,8 +79,8 @@ class Stepper:
         self.batch_size, self.seed, self.penalty = batch_size, seed, penalty
         self.step, self.diverged = 0, ""
         self._order: tuple[int, Sequence[Tensor]] = (-1, ())
-        with own_dice(seed, CPU):
-            self._dice = dice(CPU)
+        with seeded_generators(seed, CPU):
+            self._generators = generator_state(CPU)
         self._kept: dict[int, _State] = {}
         self._keep()
 
@@ -116,13 +120,13 @@ class Stepper:
     def _walk(self, until: int) -> None:
         self.model.train()
         with torch.random.fork_rng([]):
-            set_dice(CPU, self._dice)
+            set_generator_state(CPU, self._generators)
             while self.step < until and not self.diverged:
                 self._take()
                 if self.step % STRIDE == 0:
-                    self._dice = dice(CPU)
+                    self._generators = generator_state(CPU)
                     self._keep()
-            self._dice = dice(CPU)
+            self._generators = generator_state(CPU)
 
     def _take(self) -> None:
         x, y = (one.index_select(0, self._rows()) for one in self.data)
@@ -161,7 +165,7 @@ class Stepper:
     def _keep(self) -> None:
         self._kept[self.step] = _State(
             {name: one.clone() for name, one in self.model.state_dict().items()},
-            copy.deepcopy(self.optimizer.state_dict()), self._dice,
+            copy.deepcopy(self.optimizer.state_dict()), self._generators,
         )
         if len(self._kept) > KEPT:
             del self._kept[_least_missed(sorted(self._kept))]
@@ -173,7 +177,7 @@ class Stepper:
         self.model.load_state_dict(state.model)
         # the optimizer would go on with the very tensors that it is given
         self.optimizer.load_state_dict(copy.deepcopy(state.optimizer))
-        self._dice, self.step, self.diverged = state.dice, nearest, ""
+        self._generators, self.step, self.diverged = state.generators, nearest, ""
         self._walk(step)
 
 

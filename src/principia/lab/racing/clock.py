@@ -26,7 +26,7 @@ import numpy as np
 from scipy.stats import binom
 
 from principia.lab.environment import use_threads
-from principia.lab.errors import Failure
+from principia.lab.params import Failure
 from principia.lab.racing.commands import watched_commands
 from principia.lab.racing.races import OURS, Race, Side, load
 

@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from principia.lab.errors import Failure
+from principia.lab.params import Failure
 
 __all__ = ["command", "watched_commands"]
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import plotly.graph_objects as go
 
-from principia.lab.evidence import Picture, Series
+from principia.lab.evidence.evidence import Plot, Series
 from principia.lab.figures import draw
 from principia.lab.racing import results
 from principia.lab.racing.races import OURS
@@ -46,7 +46,7 @@ def scaling(row: Mapping[str, Any]) -> go.Figure | None:
             label = name if exponent is None else f"{name}, exponent {exponent:.2f}"
             role = "measured" if name == OURS else "other"
             series.append(Series(label, sizes, costs, role, "line"))
-    figure = draw(Picture(tuple(series), x=row["unit"], y="CPU seconds a call", log="xy"))
+    figure = draw(Plot(tuple(series), x=row["unit"], y="CPU seconds a call", log="xy"))
     figure.update_traces(mode="lines+markers")
     places = [one["size"] for one in row["sizes"]]
     figure.update_xaxes(tickvals=places, ticktext=[f"{one:,}" for one in places])

@@ -30,10 +30,10 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any, final
 
 import principia
-from principia.lab.errors import Failure, UsageError, refuse, suggestion
+from principia.lab.params import Failure, UsageError, suggestion, usage_error
 
 if TYPE_CHECKING:
-    from principia.lab.evidence import Evidence
+    from principia.lab.evidence.evidence import Evidence
 
 __all__ = ["OURS", "Race", "Side", "find", "folder_of_races", "load", "race", "within"]
 
@@ -152,7 +152,9 @@ def race(*, agree: Agreement, **sizes: Sequence[int]) -> Callable[[Callable[...,
             )
         ((unit, values),) = sizes.items()
         if not values or list(values) != sorted(set(values)) or min(values) < 1:
-            raise refuse("race", unit, "sizes of at least 1, from small to large", tuple(values))
+            raise usage_error(
+                "race", unit, "sizes of at least 1, from small to large", tuple(values)
+            )
         return Race(problem, unit.replace("_", " "), tuple(values), agree)
 
     return declare
@@ -169,7 +171,7 @@ def within(tol: float, *, why: str) -> Agreement:
     def agree(ours: Any, theirs: Any) -> Evidence:
         import numpy as np
 
-        from principia.lab.relations import equal
+        from principia.lab.evidence.relations import equal
 
         ours, theirs = (np.asarray(one, dtype=np.float64) for one in (ours, theirs))
         if ours.shape != theirs.shape:
@@ -188,7 +190,7 @@ def folder_of_races(named: str | None = None) -> Path:
     if folder.is_dir():
         return folder
     if named:
-        raise refuse("bench", "races", "a folder with races", named)
+        raise usage_error("bench", "races", "a folder with races", named)
     raise UsageError(
         "bench: the races come with the source code of Principia, and it is not here. Get it, or "
         "name a folder of races with --races."
@@ -204,11 +206,11 @@ def find(keys: Sequence[str], folder: Path) -> list[Race]:
         chapter, _, name = key.partition(":")
         if chapter not in chapters:
             hint = suggestion(chapter, chapters)
-            raise refuse("bench", "KEY", "a chapter with races, or chapter:race", key, hint)
+            raise usage_error("bench", "KEY", "a chapter with races, or chapter:race", key, hint)
         races = load(folder / f"{chapter}.py")
         if name and name not in races:
             hint = suggestion(name, races)
-            raise refuse("bench", "KEY", f"a race of {chapter}", name, hint)
+            raise usage_error("bench", "KEY", f"a race of {chapter}", name, hint)
         chosen = [races[name]] if name else races.values()
         found |= {one.key: one for one in chosen}
     return list(found.values())

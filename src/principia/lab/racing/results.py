@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, final
 
 from principia.lab.environment import cores, environment, processor
-from principia.lab.errors import UsageError
+from principia.lab.params import UsageError
 from principia.lab.racing.races import OURS, Race
 from principia.lab.storage import write_text
 
@@ -25,7 +25,7 @@ __all__ = [
     "to_markdown",
 ]
 
-FILE = Path(__file__).parents[1] / "races.json"
+FILE = Path(__file__).with_name("races.json")
 FORMAT = 1
 BETWEEN_RUNS = 1.1  # by so much ratios of the same code differ between processes, measured
 PARTS = {"work", "unit", "sizes", "growth", "slower", "missing", "measured", "environment"}

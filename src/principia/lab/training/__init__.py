@@ -1,13 +1,9 @@
-"""Training: one loop, what it minimizes, the parts that it takes, and checkpoints."""
+"""Training: one loop, what it minimizes, the callbacks that it takes, and checkpoints.
 
-from principia.lab.training.fit import Diverged, Trained, fit
-from principia.lab.training.metrics import accuracy, evaluate, rmse
-from principia.lab.training.objectives import Objective, Once, Reconstruction, Supervised
-from principia.lab.training.offers import part
-from principia.lab.training.parts import EMA, SWA, ClipNorm, EarlyStopping, OneCycle, Part, Schedule
+A name is loaded when it is first used, so that a component which is a callback or an optimizer
+costs no more than that; the stub `__init__.pyi` beside this file lists the names.
+"""
 
-__all__ = [
-    "EMA", "SWA", "ClipNorm", "Diverged", "EarlyStopping", "Objective", "Once", "OneCycle",
-    "Part", "Reconstruction", "Schedule", "Supervised", "Trained", "accuracy", "evaluate", "fit",
-    "part", "rmse",
-]
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

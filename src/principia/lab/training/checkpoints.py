@@ -25,9 +25,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load as tensors_from_bytes
 from safetensors.torch import save as tensors_to_bytes
 
-from principia.lab.domains import Natural, Range
-from principia.lab.errors import UsageError
-from principia.lab.knobs import checked
+from principia.lab.params import NonNegativeInt, Range, UsageError, checked
 
 __all__ = ["checkpoints", "latest", "load", "prune", "save"]
 
@@ -39,7 +37,7 @@ PLAIN = (bool, int, str, type(None))
 
 @checked
 def save(
-    folder: Path, step: Natural, state: Any, *, keep: Annotated[int, Range(1, 1000)] = 2
+    folder: Path, step: NonNegativeInt, state: Any, *, keep: Annotated[int, Range(1, 1000)] = 2
 ) -> Path:
     """Write the state of a step as the newest checkpoint, then remove all but the last `keep`.
 

@@ -20,7 +20,7 @@ def check_sums(data: tuple[Tensor, ...]) -> list[Any]:
 
 
 def described(thing: Any) -> Any:
-    """Describe an objective, an optimizer or a part by its class and its plain settings."""
+    """Describe an objective, an optimizer or a callback by its class and its plain settings."""
     if isinstance(thing, (bool, int, float, str, type(None))):
         return thing
     if isinstance(thing, Tensor):

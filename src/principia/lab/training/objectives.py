@@ -1,4 +1,4 @@
-"""What a step makes smaller: a scalar of the model, one batch, and a generator for its own dice."""
+"""What a step makes smaller: a scalar of the model, one batch, and a generator of its own."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

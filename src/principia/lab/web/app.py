@@ -14,12 +14,15 @@ from plotly.offline import get_plotlyjs
 
 import principia
 from principia.lab.environment import cores
-from principia.lab.web import claims_api, playground_api, runs_api, runs_views, views
-from principia.lab.web.answers import answer_errors
-from principia.lab.web.content import search_index
-from principia.lab.web.playgrounds import Playgrounds
-from principia.lab.web.running import Runs
-from principia.lab.web.workers import Limits, Workers
+from principia.lab.web.gate.answers import answer_errors
+from principia.lab.web.pages import claims_api, playground_api
+from principia.lab.web.pages import views as page_views
+from principia.lab.web.pages.content import search_index
+from principia.lab.web.pages.playgrounds import Playgrounds
+from principia.lab.web.processes.workers import Limits, Workers
+from principia.lab.web.runs import api as runs_api
+from principia.lab.web.runs import views as runs_views
+from principia.lab.web.runs.running import Runs
 
 __all__ = ["create_app"]
 
@@ -57,8 +60,8 @@ def create_app(
     app.state.runs = Runs(runs_dir, app.state.workers, data_dir)
     app.state.playgrounds = Playgrounds(app.state.workers)
     app.state.plotly = get_plotlyjs().encode()
-    app.state.index = search_index(views.HERE.page)  # which reads every page, once and for all
+    app.state.index = search_index(page_views.HERE.page)  # which reads every page, once and for all
     answer_errors(app)
-    for one in (claims_api, runs_api, playground_api, runs_views, views):
-        app.include_router(one.router)
+    for module in (claims_api, runs_api, playground_api, runs_views, page_views):
+        app.include_router(module.router)
     return app

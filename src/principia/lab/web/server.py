@@ -10,10 +10,10 @@ from pathlib import Path
 
 import uvicorn
 
-from principia.lab.errors import UsageError, refuse
+from principia.lab.params import UsageError, usage_error
 from principia.lab.web.app import create_app
-from principia.lab.web.patience import SETTINGS, PatientProtocol, raise_file_limit
-from principia.lab.web.safety import Doors, Safety, is_loopback
+from principia.lab.web.gate.safety import Doors, Safety, is_loopback
+from principia.lab.web.gate.slow_clients import SETTINGS, PatientProtocol, raise_file_limit
 
 __all__ = ["serve"]
 
@@ -58,7 +58,7 @@ def _listening(host: str, port: int) -> socket.socket:
             host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )[0]
     except socket.gaierror:
-        raise refuse("serve", "--host", "an address of this machine", host) from None
+        raise usage_error("serve", "--host", "an address of this machine", host) from None
     listener = socket.socket(family, kind, protocol)
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

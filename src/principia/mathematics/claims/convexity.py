@@ -9,11 +9,20 @@ from torch import Tensor
 from torch.func import grad, vmap
 from torch.nn import functional as F
 
-from principia.lab.claims import claim
-from principia.lab.domains import Range
 from principia.lab.draws import rand, randn
-from principia.lab.evidence import Evidence, Series
-from principia.lab.relations import at_most, equal, every, identical, never, slope, tends_to
+from principia.lab.evidence import (
+    Evidence,
+    Series,
+    at_most,
+    claim,
+    equal,
+    equal_to_rounding,
+    every,
+    never,
+    slope,
+    tends_to,
+)
+from principia.lab.params import Range
 from principia.lab.seeds import Seed
 from principia.mathematics.convexity import (
     Function,
@@ -267,8 +276,8 @@ def at_most_one_minimizer(
             Series("lower edge of the box", half, center - half, "bound"),
             x="half the width of the box", y="lowest point in the box", log="x",
         ),
-        "x^2": identical(lowest["x^2"], torch.full_like(half, shift)),
-        "e^x is lowest at the edge": identical(lowest["e^x"], center - half),
+        "x^2": equal_to_rounding(lowest["x^2"], torch.full_like(half, shift)),
+        "e^x is lowest at the edge": equal_to_rounding(lowest["e^x"], center - half),
     })
 
 
@@ -380,7 +389,9 @@ def strict_not_strong(
         "no μ is left": tends_to(
             radii, quotients, 0.0, tol=limit, why="what the power is at twice the least r"
         ),
-        "curvature at ±r": identical(curvatures, power * (power - 1) * radii ** (power - 2)),
+        "curvature at ±r": equal_to_rounding(
+            curvatures, power * (power - 1) * radii ** (power - 2)
+        ),
         "strictly convex": never(chord_violation(f, x, y, 0.5) >= 0, why="a strict inequality"),
     })
 
@@ -418,7 +429,7 @@ def lipschitz_is_sup_slope(
         "closer pairs": tends_to(
             gaps, ratios, 1.0, tol=1e-4, why="half the distance of the last pair, and rounding"
         ),
-        **{f"x ↦ Wx in the {order}-norm": identical(
+        **{f"x ↦ Wx in the {order}-norm": equal_to_rounding(
             lipschitz(lambda x: W @ x, x, x + ways, norm=norm), torch.linalg.matrix_norm(W, order)
         ) for order, norm in norms.items()},
     })
@@ -468,7 +479,7 @@ def contraction(
                 f"{name}: fixed_point": at_most(
                     ends, torch.tensor([1e-6, 1e-4]), why="rates it guesses are a little too low"
                 ),
-                f"{name}: its bounds": identical(claimed, powers / (1 - L) * first[0]),
+                f"{name}: its bounds": equal_to_rounding(claimed, powers / (1 - L) * first[0]),
             }
     return every(parts)
 
@@ -552,7 +563,7 @@ def lagrangian(
                 Series("in closed form", at[3:], lowest(at[3:]), "predicted"),
                 x="level c of the constraint", y="least f",
             ),
-            f"{name}: x*": identical(x[0], solution(at[0])),
-            f"{name}: γ": identical(sign * prices[0], price(at[0])),
+            f"{name}: x*": equal_to_rounding(x[0], solution(at[0])),
+            f"{name}: γ": equal_to_rounding(sign * prices[0], price(at[0])),
         }
     return every(parts)

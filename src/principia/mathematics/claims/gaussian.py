@@ -9,11 +9,20 @@ from torch import Tensor
 from torch.distributions import MultivariateNormal
 from torch.linalg import eigvalsh, solve_triangular
 
-from principia.lab.claims import claim
-from principia.lab.domains import Range
 from principia.lab.draws import randn
-from principia.lab.evidence import Evidence, Series
-from principia.lab.relations import at_least, at_most, equal, estimates, every, identical, tends_to
+from principia.lab.evidence import (
+    Evidence,
+    Series,
+    at_least,
+    at_most,
+    claim,
+    equal,
+    equal_to_rounding,
+    every,
+    tends_to,
+    within_errors,
+)
+from principia.lab.params import Range
 from principia.lab.seeds import Seed
 from principia.mathematics.gaussian import (
     LOG_2PI,
@@ -59,8 +68,8 @@ def density(
             Series("normal density of x₁", along, one.pdf(along.numpy()), role="predicted"),
             x="x₁", y="density",
         ),
-        "log_prob": identical(torch.cat(ours), torch.cat(torchs)),
-        "from the Cholesky factor": identical(torch.cat(by_factor), torch.cat(torchs)),
+        "log_prob": equal_to_rounding(torch.cat(ours), torch.cat(torchs)),
+        "from the Cholesky factor": equal_to_rounding(torch.cat(by_factor), torch.cat(torchs)),
     })
 
 
@@ -116,8 +125,8 @@ def precision_form(
             why="mass beyond 9 standard deviations, 1e-18, and rounding of 32,400 cells",
             labels=("half the width of the box, in standard deviations", "mass inside"),
         ),
-        "formula": identical(printed, from_cov),
-        "log_normal": identical(from_precision, from_cov),
+        "formula": equal_to_rounding(printed, from_cov),
+        "log_normal": equal_to_rounding(from_precision, from_cov),
     })
 
 
@@ -146,8 +155,8 @@ def canonical_form(
             Series("plus the constant", ends, ends + constant, role="predicted"),
             x="log density of the normal law", y="−½z'Qz + z'm",
         ),
-        "the constant": identical(exponent, log_density + constant),
-        "to_canonical": identical(torch.cat([again, shift[:, None]], 1),
+        "the constant": equal_to_rounding(exponent, log_density + constant),
+        "to_canonical": equal_to_rounding(torch.cat([again, shift[:, None]], 1),
                                   torch.cat([Q, m[:, None]], 1)),
     })
 
@@ -181,12 +190,12 @@ def maximum_likelihood(
                    "other", "points"),
             x="covariance, in multiples of that with divisor n", y="mean log-likelihood", log="x",
         ),
-        "scikit-learn's covariance": identical(cov, best),
-        "likelihood of multiples": identical(curve, predicted),
-        "shrinkage": identical(
+        "scikit-learn's covariance": equal_to_rounding(cov, best),
+        "likelihood of multiples": equal_to_rounding(curve, predicted),
+        "shrinkage": equal_to_rounding(
             fit_gaussian(X, shrinkage).covariance_matrix, shrunk_covariance(best, shrinkage)
         ),
-        "Ledoit and Wolf": identical(
+        "Ledoit and Wolf": equal_to_rounding(
             fit_gaussian(X, "ledoit-wolf").covariance_matrix, ledoit_wolf(rows)[0]
         ),
     })
@@ -230,14 +239,16 @@ def conditioning(
     band = given(pair, [0], [1], line[:, None])
     center, width = band.mean[:, 0], 2 * band.stddev[:, 0]
     return every({
-        "log p(a) + log p(b | a)": identical(torch.stack(product), torch.stack(whole)).drawn(
+        "log p(a) + log p(b | a)": equal_to_rounding(
+            torch.stack(product), torch.stack(whole)
+        ).drawn(
             Series("draws", draws[:400, 0], draws[:400, 1]),
             Series("mean of b given a", line, center, role="predicted"),
             Series("two standard deviations above", line, center + width, role="bound"),
             Series("and below", line, center - width, role="bound"),
             x="a, seen", y="b",
         ),
-        "slopes of a regression": estimates(
+        "slopes of a regression": within_errors(
             slopes, gains, error=error, why="least squares of b on a, over all draws"
         ),
     })
@@ -264,7 +275,7 @@ def conditional_covariance_constant(
     expected = condition(law, [0], x[0, :1]).covariance_matrix[i, j].expand_as(found)
     places = torch.stack([x[slab, 0].mean() for slab in slabs])
     why = "a mean of products of residuals, in slabs of a fifth of the draws each"
-    return estimates(found, expected, error=error, why=why).drawn(
+    return within_errors(found, expected, error=error, why=why).drawn(
         Series("draws in a slab", places, found[:, 0], error=5 * error[:, 0]),
         Series("Schur complement", places, expected[:, 0], role="predicted"),
         x="a, mean of the slab", y="variance of the first b given a",
@@ -304,10 +315,12 @@ def blocks(
             *(Series(name, ranks, values, "other") for name, values in least.items()),
             Series("0", [1, draws], [0, 0], role="bound"), x="draw, sorted", y="least eigenvalue",
         ),
-        "Σ21 is the transpose of Σ12": identical(s21, s12.mT),
+        "Σ21 is the transpose of Σ12": equal_to_rounding(s21, s12.mT),
         "a cross block below 0": at_most(cross.min(), 0, why="one counterexample is enough"),
-        "condition": identical(given.covariance_matrix, schur),
-        "block of the precision": identical(last @ schur, torch.eye(size).to(X).expand_as(last)),
+        "condition": equal_to_rounding(given.covariance_matrix, schur),
+        "block of the precision": equal_to_rounding(
+            last @ schur, torch.eye(size).to(X).expand_as(last)
+        ),
     })
 
 
@@ -349,11 +362,11 @@ def affine_closure(
             Series("of a chance of 1e-6", [-4, 4], [-radius] * 2, "bound"),
             x="standard deviations from the mean", y="share below, minus that of the normal law",
         ),
-        "log E exp(s'(AX + b))": identical(
+        "log E exp(s'(AX + b))": equal_to_rounding(
             s @ b + log_mgf, s @ mean + torch.einsum("pi,ij,pj->p", s, cov, s) / 2
         ),
-        "mean of a marginal": identical(part.mean, choose @ normal.mean),
-        "covariance of a marginal": identical(
+        "mean of a marginal": equal_to_rounding(part.mean, choose @ normal.mean),
+        "covariance of a marginal": equal_to_rounding(
             part.covariance_matrix, choose @ normal.covariance_matrix @ choose.mT
         ),
     })

@@ -7,10 +7,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from principia.lab.claims import claim
-from principia.lab.domains import Range
-from principia.lab.evidence import Evidence, Series
-from principia.lab.relations import equal, every, identical, never
+from principia.lab.evidence import Evidence, Series, claim, equal, equal_to_rounding, every, never
+from principia.lab.params import Range
 from principia.lab.seeds import Seed
 from principia.mathematics.group import FiniteGroup, first_of, group_axioms, translates
 
@@ -192,10 +190,10 @@ def regular_representation(
         products = P[:, None] @ P  # (n, n, n, n)
         name = "S" if drawn else "D"
         parts |= {
-            f"{name}: products": identical(products, P[group.table]),
-            f"{name}: inverses": identical(P[group.inverse(g)], P.mT),
-            f"{name}: columns": identical(P.argmax(dim=1), acting.table),
-            f"{name}: permutations": identical(ways[:, ways], ways[group.table]),
+            f"{name}: products": equal_to_rounding(products, P[group.table]),
+            f"{name}: inverses": equal_to_rounding(P[group.inverse(g)], P.mT),
+            f"{name}: columns": equal_to_rounding(P.argmax(dim=1), acting.table),
+            f"{name}: permutations": equal_to_rounding(ways[:, ways], ways[group.table]),
         }
         drawn = drawn or (
             Series("all g, h", group.table.flatten(), first_of(products[..., group.identity] > 0)),

@@ -10,11 +10,20 @@ from scipy import stats
 from scipy.special import rel_entr
 from torch import Tensor
 
-from principia.lab.claims import claim
-from principia.lab.domains import Range
 from principia.lab.draws import rand, randn
-from principia.lab.evidence import Evidence, Series
-from principia.lab.relations import at_most, equal, every, identical, never, slope, tends_to
+from principia.lab.evidence import (
+    Evidence,
+    Series,
+    at_most,
+    claim,
+    equal,
+    equal_to_rounding,
+    every,
+    never,
+    slope,
+    tends_to,
+)
+from principia.lab.params import Range
 from principia.lab.seeds import Seed
 from principia.mathematics.inequalities import (
     Function,
@@ -112,7 +121,7 @@ def markov_tight(
     for phi, exponential in phis.values():
         means = exponential if law == "exponential" else (mass * phi(atoms)).sum(axis=0)
         bounds.append(markov_bound(torch.from_numpy(means), torch.from_numpy(phi(eps))).numpy())
-    return identical(tails / np.array(bounds), 1).drawn(
+    return equal_to_rounding(tails / np.array(bounds), 1).drawn(
         *[Series(f"phi = {name}", bound, tails, "other", "points")
           for name, bound in zip(phis, bounds, strict=True)],
         Series("attained", [0, 1], [0, 1], role="bound"),
@@ -162,7 +171,7 @@ def chebyshev(
             Series(f"bound for {SKEWED}", units, limits[SKEWED], role="bound"),
             x="eps / sigma", y="P(|X - mu| >= eps)", log="xy",
         ),
-        "law on -k, 0, k": identical(attained, 1),
+        "law on -k, 0, k": equal_to_rounding(attained, 1),
         "Markov's bound": equal(
             every_limit, np.array(by_markov), tol=1e-6 * every_limit,
             why="quadrature of the variances, 1e-6 of them",
@@ -235,7 +244,7 @@ def cauchy_schwarz_equality(
     measured, predicted = gap(degrees), area * degrees.deg2rad().sin() ** 2
     parallel = gap(torch.tensor([tilt, 180 - tilt], dtype=torch.float64))
     return every({
-        "squared sine": identical(measured, predicted).drawn(
+        "squared sine": equal_to_rounding(measured, predicted).drawn(
             Series("gap", degrees, measured), Series("sin²", degrees, predicted, role="predicted"),
             Series("called parallel", [tilt, 180 - tilt], parallel, "other", "points"),
             x="angle in degrees", y="|x|² |y|² - <x, y>²",
@@ -302,7 +311,9 @@ def jensen_gap_claim(
             why="the first term that is left out, sigma²/4, and a fifth of it for the rest",
             labels=("sigma", "gap / (f''(mu) sigma² / 2)"),
         ),
-        "mean of a lognormal law": identical(gap, math.exp(mu) * torch.expm1(sigmas**2 / 2)),
+        "mean of a lognormal law": equal_to_rounding(
+            gap, math.exp(mu) * torch.expm1(sigmas**2 / 2)
+        ),
     })
 
 
@@ -337,7 +348,7 @@ def cantelli(
             Series("bound", units, limits[0], role="bound"),
             x="eps / sigma", y="P(mu - X >= eps)", log="xy",
         ),
-        "law on eps and -v / eps": identical(
+        "law on eps and -v / eps": equal_to_rounding(
             mass / limit(torch.from_numpy(mass * eps**2 + (1 - mass) * (v / eps) ** 2), eps), 1
         ),
     })

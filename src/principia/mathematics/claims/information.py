@@ -9,10 +9,19 @@ from torch import Tensor
 from torch.distributions import Categorical, kl_divergence
 from torch.nn import functional as F
 
-from principia.lab.claims import claim
-from principia.lab.domains import Range
-from principia.lab.evidence import Evidence, Series
-from principia.lab.relations import at_least, at_most, estimates, every, identical, never, tends_to
+from principia.lab.evidence import (
+    Evidence,
+    Series,
+    at_least,
+    at_most,
+    claim,
+    equal_to_rounding,
+    every,
+    never,
+    tends_to,
+    within_errors,
+)
+from principia.lab.params import Range
 from principia.lab.seeds import Seed
 from principia.mathematics.information import (
     cross_entropy,
@@ -54,9 +63,9 @@ def entropy_bounds(
             Series("0", [1 / outcomes, 1], [0, 0], role="bound"),
             x="largest probability", y="entropy H(p), nats",
         ),
-        "one outcome is sure": identical(entropy(sure), torch.zeros(outcomes)),
-        "all are equally likely": identical(entropy(even), most),
-        "in bits": identical(entropy(p[few], base=2), math.log2(math.e) * right[few]),
+        "one outcome is sure": equal_to_rounding(entropy(sure), torch.zeros(outcomes)),
+        "all are equally likely": equal_to_rounding(entropy(even), most),
+        "in bits": equal_to_rounding(entropy(p[few], base=2), math.log2(math.e) * right[few]),
         # between the ends: log n is lost by as much as p differs from even, and nothing is free
         "less than log n elsewhere": at_least(
             most - right, 2 * total_variation(p, even.expand_as(p)) ** 2, slack=ROUNDING,
@@ -94,17 +103,17 @@ def cross_entropy_splits(
     q, x = logits.softmax(dim=-1), torch.linspace(0.01, 0.99, 99, dtype=torch.float64)
     coin, coins = _coin(torch.full_like(x, p_1)), _coin(x)
     return every({
-        "two outcomes": identical(cross_entropy(coin, coins), split(coin, coins)).drawn(
+        "two outcomes": equal_to_rounding(cross_entropy(coin, coins), split(coin, coins)).drawn(
             Series("H(p, q)", x, cross_entropy(coin, coins)),
             Series(f"H(p) + {divergence}", x, split(coin, coins), role="predicted"),
             Series("H(p)", x, entropy(coin), role="bound"),
             x=f"q of the outcome with p = {p_1:g}", y="nats",
         ),
-        "draws": identical(cross_entropy(p, q), split(p, q)),
-        "torch, from logits": identical(
+        "draws": equal_to_rounding(cross_entropy(p, q), split(p, q)),
+        "torch, from logits": equal_to_rounding(
             F.cross_entropy(logits, p, reduction="none"), cross_entropy(p, q)
         ),
-        "in bits": identical(
+        "in bits": equal_to_rounding(
             cross_entropy(p, q, base=2), entropy(p, base=2) + kl(p, q, base=2)
         ),
     })
@@ -170,17 +179,17 @@ def kl_nonnegative(
             Series("0", [0, 1], [0, 0], role="bound"),
             x=f"q of the outcome with p = {p_1:g}", y="nats",
         ),
-        "equal laws": identical(kl(p, p), torch.zeros(DRAWS)),
+        "equal laws": equal_to_rounding(kl(p, p), torch.zeros(DRAWS)),
         "unequal laws": never(
             (kl(p, q) < ROUNDING) & (total_variation(p, q) > 1e-5),
             why="a theorem, and Pinsker's inequality: 2e-10 or more",
         ),
         "outside the support": never(~kl(even, sure).isposinf(), why="a logarithm of 0"),
-        "inside it": identical(kl(sure, even), -even[0].log()),
+        "inside it": equal_to_rounding(kl(sure, even), -even[0].log()),
         "not symmetric": at_least(
             kl(_coin(0.5), _coin(0.9)) - kl(_coin(0.9), _coin(0.5)), 0.1, why="0.51 and 0.37 nats"
         ),
-        "torch": identical(theirs, kl(p[few], q[few])),
+        "torch": equal_to_rounding(theirs, kl(p[few], q[few])),
     })
 
 
@@ -215,13 +224,15 @@ def maximum_likelihood_is_cross_entropy(
     cheapest = _descend(lambda law: cross_entropy(shares, law), outcomes)
     places, close = range(1, outcomes + 1), "500 steps with rate 1 - 2 min p at worst"
     return every({
-        "log of the product": identical(q.log() @ powers / samples, -cross_entropy(both, q)),
+        "log of the product": equal_to_rounding(
+            q.log() @ powers / samples, -cross_entropy(both, q)
+        ),
         "minimizers": at_most((likeliest - cheapest).abs(), 1e-6, why=close).drawn(
             Series("likeliest q", places, likeliest, style="bars"),
             Series("frequencies", places, shares, "predicted", "points"),
             x="outcome", y="probability",
         ),
-        "samples, by torch": identical(
+        "samples, by torch": equal_to_rounding(
             Categorical(q[:, None]).log_prob(x).mean(dim=-1), -cross_entropy(both, q)
         ),
         "frequencies are cheapest": at_most((cheapest - shares).abs(), 1e-6, why=close),
@@ -250,7 +261,7 @@ def jsd_bounded(
     apart = jsd(left, F.pad(_draw(seed, 100, outcomes - half, concentration), (half, 0)))
     few = slice(0, len(values), len(values) // 400)
     return every({
-        "disjoint supports": identical(apart, torch.full_like(apart, most)).drawn(
+        "disjoint supports": equal_to_rounding(apart, torch.full_like(apart, most)).drawn(
             Series("draws", distance[few], values[few]),
             Series("disjoint supports", torch.ones(100), apart, "other", "points"),
             Series(f"maximum {maximum}", [0, 1], [most, most], role="bound"),
@@ -258,7 +269,7 @@ def jsd_bounded(
             x="total variation", y="Jensen-Shannon divergence, nats",
         ),
         "draws": never((values < -ROUNDING) | (values > most + ROUNDING), why=THEOREM),
-        "symmetric": identical(values, torch.cat(back)),
+        "symmetric": equal_to_rounding(values, torch.cat(back)),
         "log 2 only if disjoint": at_most(
             values, math.log(2) * distance, slack=ROUNDING, why=f"Lin's inequality, {THEOREM}"
         ),
@@ -281,13 +292,13 @@ def total_variation_claim(
     ranked = gaps[:, 0].sort().values
     few = torch.linspace(0, len(ranked) - 1, min(len(ranked), 300)).long()
     return every({
-        "formula": identical(gaps.amax(dim=0), formula).drawn(
+        "formula": equal_to_rounding(gaps.amax(dim=0), formula).drawn(
             Series("events", few + 1, ranked[few]),
             Series("factor times L1 distance", [1, len(ranked)], [formula[0]] * 2, "predicted"),
             x="events, by their difference", y="|P - Q| of an event",
         ),
-        "total_variation": identical(total_variation(p, q), gaps.amax(dim=0)),
-        "the event p > q": identical(((p - q) * (p > q)).sum(dim=-1), gaps.amax(dim=0)),
+        "total_variation": equal_to_rounding(total_variation(p, q), gaps.amax(dim=0)),
+        "the event p > q": equal_to_rounding(((p - q) * (p > q)).sum(dim=-1), gaps.amax(dim=0)),
     })
 
 
@@ -352,7 +363,7 @@ def posterior_total_variation(
             Series("√(ε/2)", bound[few], bound[few], role="bound"),
             x="√(ε/2), ε = KL(Q, P)", y="total variation of posteriors", log="xy",
         ),
-        "chain rule": identical(chain, eps),
+        "chain rule": equal_to_rounding(chain, eps),
     })
 
 
@@ -416,8 +427,8 @@ def mutual_information_zero(
     rest = 2 * float(((1 / x).sum() - 1) * ((1 / y).sum() - 1)) / (12 * samples**2)
     why = "the mean over repetitions, and twice the next term of the bias, in 1/n²"
     return every({
-        "independent table": identical(mutual_information(table), 0.0),
-        "mean of the plug-in estimate": estimates(
+        "independent table": equal_to_rounding(mutual_information(table), 0.0),
+        "mean of the plug-in estimate": within_errors(
             found[-1].mean(), bias[-1], error=errors[3], bias=rest, why=why
         ).drawn(
             Series("mean plug-in estimate", sizes, [float(one.mean()) for one in found],
@@ -425,14 +436,14 @@ def mutual_information_zero(
             Series("(K - 1)(M - 1) / 2n", sizes, bias, role="predicted"),
             x="samples n", y="mutual information, nats", log="xy",
         ),
-        "mean of the corrected estimate": estimates(
+        "mean of the corrected estimate": within_errors(
             mended.mean(), 0.0, error=errors[4], bias=rest, why=why
         ),
-        "entropies": identical(
+        "entropies": equal_to_rounding(
             information,
             entropy(joint.sum(dim=2)) + entropy(joint.sum(dim=1)) - entropy(joint.flatten(1)),
         ),
-        "entropies, given a third variable": identical(
+        "entropies, given a third variable": equal_to_rounding(
             mutual_information(tables, given=-1),
             entropy(tables.sum(dim=2).flatten(1)) + entropy(tables.sum(dim=1).flatten(1))
             - entropy(tables.flatten(1)) - entropy(tables.sum(dim=(1, 2))),

@@ -7,11 +7,20 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from principia.lab.claims import claim
-from principia.lab.domains import Range
 from principia.lab.draws import randn
-from principia.lab.evidence import Evidence, Series
-from principia.lab.relations import at_least, at_most, equal, every, identical, never, slope
+from principia.lab.evidence import (
+    Evidence,
+    Series,
+    at_least,
+    at_most,
+    claim,
+    equal,
+    equal_to_rounding,
+    every,
+    never,
+    slope,
+)
+from principia.lab.params import Range
 from principia.lab.seeds import Seed
 from principia.mathematics.linear_algebra import (
     SIGNS,
@@ -181,13 +190,13 @@ def cholesky(
             Series("matrices", spectra.amin(dim=1), pivots.amin(dim=1)),
             x="smallest eigenvalue", y="smallest pivot", log="xy" if kind == "PD" else "",
         ),
-        "LL' = A": identical(L @ L.mT, A),
+        "LL' = A": equal_to_rounding(L @ L.mT, A),
         "above the diagonal": never(L.triu(1) != 0, why="triangular"),
         "roots of the pivots": equal(
             L.diagonal(dim1=1, dim2=2), pivots.sqrt(), tol=1e-8,
             why="rounding of minors, whose blocks have conditions of up to 1e7",
         ),
-        "singular, from eigenvectors": identical(root @ root.mT, singular),
+        "singular, from eigenvectors": equal_to_rounding(root @ root.mT, singular),
         "singular, with jitter": equal(
             missed, jitter, tol=1e-12, why="the jitter itself, and rounding of numbers up to 1"
         ),
@@ -205,19 +214,19 @@ def trace_rules(
     moved = C @ A @ B if order == "CAB" else A @ C @ B
     return every({
         "cyclic": _titled(
-            identical(_trace(moved), _trace(A @ B @ C)), "Tr(ABC)", f"Tr({order})"
+            equal_to_rounding(_trace(moved), _trace(A @ B @ C)), "Tr(ABC)", f"Tr({order})"
         ),
-        "eigenvalues": identical(torch.linalg.eigvals(A).real.sum(dim=1), _trace(A)),
-        "linear": identical(_trace(2 * A - 3 * B), 2 * _trace(A) - 3 * _trace(B)),
-        "transpose": identical(_trace(A.mT), _trace(A)),
-        "inner product": identical(_trace(v[:, :, None] * w[:, None]), (v * w).sum(dim=1)),
-        "expectation": identical(_trace(A).mean(), _trace(A.mean(dim=0))),
+        "eigenvalues": equal_to_rounding(torch.linalg.eigvals(A).real.sum(dim=1), _trace(A)),
+        "linear": equal_to_rounding(_trace(2 * A - 3 * B), 2 * _trace(A) - 3 * _trace(B)),
+        "transpose": equal_to_rounding(_trace(A.mT), _trace(A)),
+        "inner product": equal_to_rounding(_trace(v[:, :, None] * w[:, None]), (v * w).sum(dim=1)),
+        "expectation": equal_to_rounding(_trace(A).mean(), _trace(A.mean(dim=0))),
     })
 
 
 def _titled(evidence: Evidence, x: str, y: str) -> Evidence:
     """Name the axes of the picture of an equality."""
-    return evidence.drawn(*evidence.picture.series, x=x, y=y) if evidence.picture else evidence
+    return evidence.drawn(*evidence.plot.series, x=x, y=y) if evidence.plot else evidence
 
 
 @claim(control={"Q": "Gaussian"}, source="Horn and Johnson 2013, sec. 5.6")
@@ -233,10 +242,10 @@ def frobenius(
         turn = torch.linalg.qr(turn).Q
     exact = torch.linalg.matrix_norm(A)
     return every({
-        "‖QA‖": _titled(identical(frobenius_norm(turn @ A), exact), "‖A‖", "‖QA‖"),
-        "entries": identical(frobenius_norm(A), exact),
-        "trace": identical(frobenius_norm(A, method="trace"), exact),
-        "singular values": identical(frobenius_norm(A, method="singular values"), exact),
+        "‖QA‖": _titled(equal_to_rounding(frobenius_norm(turn @ A), exact), "‖A‖", "‖QA‖"),
+        "entries": equal_to_rounding(frobenius_norm(A), exact),
+        "trace": equal_to_rounding(frobenius_norm(A, method="trace"), exact),
+        "singular values": equal_to_rounding(frobenius_norm(A, method="singular values"), exact),
     })
 
 
@@ -304,13 +313,18 @@ def woodbury(
     for name, one in (("general A", A), ("A = I", torch.eye(n).to(A))):
         inverse, exact = torch.linalg.inv(one), torch.linalg.inv(one + U @ C @ V)
         ours = inverse - inverse @ U @ torch.linalg.inv(core + V @ inverse @ U) @ V @ inverse
-        parts[name] = _titled(identical(ours, exact), "entry of the inverse", "by the formula")
+        parts[name] = _titled(
+            equal_to_rounding(ours, exact), "entry of the inverse", "by the formula"
+        )
         solver = functools.partial(torch.linalg.solve, one)
-        parts[f"woodbury_solve, {name}"] = identical(woodbury_solve(solver, U, C, V, b), exact @ b)
+        parts[f"woodbury_solve, {name}"] = equal_to_rounding(
+            woodbury_solve(solver, U, C, V, b), exact @ b
+        )
     diagonal = 1 + torch.rand(n, generator=rng, dtype=U.dtype)
     solved = woodbury_solve(diagonal, U, C, V, b[:, 0])
     return every({
-        **parts, "a diagonal": identical(diagonal * solved + U @ (C @ (V @ solved)), b[:, 0])
+        **parts,
+        "a diagonal": equal_to_rounding(diagonal * solved + U @ (C @ (V @ solved)), b[:, 0])
     })
 
 
@@ -329,11 +343,13 @@ def push_through(
     outer, inner = torch.linalg.inv(left + A @ B), torch.linalg.inv(right + B @ A)
     return every({
         "push through": _titled(
-            identical(inner @ A if swapped else A @ inner, outer @ A),
+            equal_to_rounding(inner @ A if swapped else A @ inner, outer @ A),
             "entry of (I + AB)^-1 A", f"entry of {form}",
         ),
-        "inverse": identical(left - A @ inner @ B, outer),
-        "determinants": identical(torch.linalg.det(right + B @ A), torch.linalg.det(left + A @ B)),
+        "inverse": equal_to_rounding(left - A @ inner @ B, outer),
+        "determinants": equal_to_rounding(
+            torch.linalg.det(right + B @ A), torch.linalg.det(left + A @ B)
+        ),
     })
 
 
@@ -359,7 +375,7 @@ def pseudoinverse_limits(
         )
     fourfold = [exact @ W @ exact - exact, (exact @ W).mT - exact @ W, (W @ exact).mT - W @ exact]
     defects = torch.stack([one.abs().max() for one in [W @ exact @ W - W, *fourfold]])
-    return every({**parts, "Penrose's four equations": identical(defects, 0.0)})
+    return every({**parts, "Penrose's four equations": equal_to_rounding(defects, 0.0)})
 
 
 @claim(
@@ -378,14 +394,14 @@ def one_sided_inverses(
     product = wide @ right if wide_product == "W pinv(W)" else right @ wide
     values = torch.linalg.eigvalsh((product + product.mT) / 2)
     return every({
-        "wide": identical(product, torch.eye(len(product)).to(wide)).drawn(
+        "wide": equal_to_rounding(product, torch.eye(len(product)).to(wide)).drawn(
             Series(wide_product, range(1, len(values) + 1), values.flip(0)),
             Series("identity", [1, len(values)], [1, 1], "predicted"),
             x="number", y=f"eigenvalue of {wide_product}",
         ),
-        "tall": identical(left @ tall, torch.eye(few).to(tall)),
-        "right inverse is pinv": identical(right, ridge_pinv(wide, 0.0)),
-        "left inverse is pinv": identical(left, ridge_pinv(tall, 0.0, "left")),
+        "tall": equal_to_rounding(left @ tall, torch.eye(few).to(tall)),
+        "right inverse is pinv": equal_to_rounding(right, ridge_pinv(wide, 0.0)),
+        "left inverse is pinv": equal_to_rounding(left, ridge_pinv(tall, 0.0, "left")),
     })
 
 
@@ -403,8 +419,8 @@ def kronecker(
     many, big = randn(rng, 3, n * q), torch.kron(A, B)
     return every({
         "vec": _titled(
-            identical(listed(A @ X @ B.mT), big @ listed(X)), "(A⊗B) vec(X)", "vec(AXB')"
+            equal_to_rounding(listed(A @ X @ B.mT), big @ listed(X)), "(A⊗B) vec(X)", "vec(AXB')"
         ),
-        "product": identical(big @ torch.kron(A2, B2), torch.kron(A @ A2, B @ B2)),
-        "kron_matvec": identical(kron_matvec(A, B, many), many @ big.mT),
+        "product": equal_to_rounding(big @ torch.kron(A2, B2), torch.kron(A @ A2, B @ B2)),
+        "kron_matvec": equal_to_rounding(kron_matvec(A, B, many), many @ big.mT),
     })

@@ -12,11 +12,18 @@ import torch
 from torch import Tensor
 from torch.func import jacrev, vmap
 
-from principia.lab.claims import claim
-from principia.lab.domains import Choice, Range
 from principia.lab.draws import randn
-from principia.lab.evidence import Evidence, Series
-from principia.lab.relations import at_most, equal, every, identical, never
+from principia.lab.evidence import (
+    Evidence,
+    Series,
+    at_most,
+    claim,
+    equal,
+    equal_to_rounding,
+    every,
+    never,
+)
+from principia.lab.params import Choice, Range
 from principia.lab.seeds import Seed
 from principia.mathematics.matrix_calculus import (
     Function,
@@ -135,8 +142,8 @@ def layouts(
         parts |= {
             f"{n} to {m}": equal(numerator.shape, printed, tol=0, why=why),
             f"{n} to {m}, denominator": equal(denominator.shape, printed[::-1], tol=0, why=why),
-            f"{n} to {m}, values": identical(numerator, jacrev(f)(x)),
-            f"{n} to {m}, transposed": identical(denominator.mT, numerator),
+            f"{n} to {m}, values": equal_to_rounding(numerator, jacrev(f)(x)),
+            f"{n} to {m}, transposed": equal_to_rounding(denominator.mT, numerator),
         }
         words += [f"{n} to {m}: rows", f"{n} to {m}: columns"]
         found, claimed = [*found, *numerator.shape], [*claimed, *printed]
@@ -174,8 +181,8 @@ def _compared(
     claimed: Tensor, measured: Tensor, x: str = "closed form", y: str = AUTOGRAD
 ) -> Evidence:
     """State that two tensors are one, and draw the entries of one against the other."""
-    evidence = identical(measured, claimed)
-    series = () if evidence.picture is None else evidence.picture.series
+    evidence = equal_to_rounding(measured, claimed)
+    series = () if evidence.plot is None else evidence.plot.series
     return evidence.drawn(*series, x=x, y=y)
 
 
@@ -199,7 +206,7 @@ def _rules_hold(
         cases = [_drawn(rule, sizes, rng) for _ in range(draws)]
         closed = torch.stack([rule.derivative(*case) for case in cases])
         found = torch.stack([rule.autograd(*case) for case in cases])
-        parts[name] = identical(closed, found)
+        parts[name] = equal_to_rounding(closed, found)
         drawn.append(Series(name, closed.flatten()[:60], found.flatten()[:60], "other", "points"))
     return every(parts).drawn(*drawn, x="closed form", y=AUTOGRAD)
 
@@ -236,7 +243,7 @@ def inner_product_rule(
     )
     return every({
         "numerator layout": _compared(closed if jacobians == "transposed" else printed, gradient),
-        "the printed form in denominator layout": identical(meant, gradient),
+        "the printed form in denominator layout": equal_to_rounding(meant, gradient),
     })
 
 
@@ -272,9 +279,9 @@ def inverse_and_logdet(
     inverse = symmetric.inverse()
     return every({
         "trace, symmetric X and S": _compared(-inverse @ T @ inverse, trace.autograd(symmetric, T)),
-        "log determinant, symmetric X": identical(inverse, logdet.autograd(symmetric)),
-        "trace, any X": identical(trace.derivative(X, S), trace.autograd(X, S)),
-        "log determinant, any X": identical(logdet.derivative(X), logdet.autograd(X)),
+        "log determinant, symmetric X": equal_to_rounding(inverse, logdet.autograd(symmetric)),
+        "trace, any X": equal_to_rounding(trace.derivative(X, S), trace.autograd(X, S)),
+        "log determinant, any X": equal_to_rounding(logdet.derivative(X), logdet.autograd(X)),
     })
 
 
@@ -310,7 +317,7 @@ def max_gradient(
     entries = range(1, dim + 1)
     return every({
         "rows": equal(claimed.shape[1], 1, tol=0, why="a scalar has one gradient"),
-        "entries": identical(claimed, gradient[:, None].expand_as(claimed)),
+        "entries": equal_to_rounding(claimed, gradient[:, None].expand_as(claimed)),
     }).drawn(
         Series("x", entries, x[0], "other", "line"),
         Series("gradient", entries, gradient[0], style="bars"),
@@ -338,8 +345,8 @@ def kronecker_derivative(
     w, x = A1[0], A2[:, 0]
     return every({
         "row-major": _compared(closed, found),
-        "column-major, the other product": identical(other @ columns, found_columns),
-        "w'Vx": identical(
+        "column-major, the other product": equal_to_rounding(other @ columns, found_columns),
+        "w'Vx": equal_to_rounding(
             torch.kron(w[None], x[None]), jacobian(lambda V: w @ V @ x, X).reshape(1, -1)
         ),
     })
@@ -367,7 +374,9 @@ def contraction_is_matmul(
         "reshaped": _compared(
             torch.cat(products), torch.cat(contracted), "product of matrices", "contraction"
         ),
-        "sum by indices": identical(contract(P, Q, axes=3), torch.einsum("abcd,bcde->ae", P, Q)),
+        "sum by indices": equal_to_rounding(
+            contract(P, Q, axes=3), torch.einsum("abcd,bcde->ae", P, Q)
+        ),
     })
 
 

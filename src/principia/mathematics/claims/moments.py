@@ -12,10 +12,18 @@ from scipy.special import ndtr
 from torch import Tensor, distributions
 from torch.distributions import Bernoulli, Binomial, Gamma, MultivariateNormal, Normal, Poisson
 
-from principia.lab.claims import claim
-from principia.lab.domains import Range
-from principia.lab.evidence import Evidence, Series
-from principia.lab.relations import at_least, at_most, equal, estimates, every, identical
+from principia.lab.evidence import (
+    Evidence,
+    Series,
+    at_least,
+    at_most,
+    claim,
+    equal,
+    equal_to_rounding,
+    every,
+    within_errors,
+)
+from principia.lab.params import Range
 from principia.lab.seeds import Seed
 from principia.mathematics.moments import (
     RunningMoments,
@@ -64,7 +72,9 @@ def variance_identity(
             Series("variance", list(laws), exact, "predicted", "points"), x="law", y="variance",
         ),
         "integral of (t - μ)² f(t)": equal(by_integral / exact, 1, tol=1e-8, why=QUADRATURE),
-        "draws": estimates(moments.var(), exact, error=error, why="a mean of squared deviations"),
+        "draws": within_errors(
+            moments.var(), exact, error=error, why="a mean of squared deviations"
+        ),
     })
 
 
@@ -120,9 +130,9 @@ def streaming_moments(
             Series("bound", [1, offset], [1e-7, 1e-7], role="bound"),
             x="offset of the data", y="relative error of the variance", log="xy",
         ),
-        "mean": identical(near.mean, z.mean(dim=0)),
-        "covariance": identical(near.cov(ddof=1), np.cov(z.numpy(), rowvar=False)),
-        "covariance of float32 rows": identical(
+        "mean": equal_to_rounding(near.mean, z.mean(dim=0)),
+        "covariance": equal_to_rounding(near.cov(ddof=1), np.cov(z.numpy(), rowvar=False)),
+        "covariance of float32 rows": equal_to_rounding(
             merged(single).cov(), np.cov(single.double().numpy(), rowvar=False, ddof=0)
         ),
     })
@@ -175,7 +185,7 @@ def independent_is_uncorrelated(
     a, b = torch.triu_indices(4, 4, offset=1)
     found, error = _covariances(x, a, b)
     names = [f"{one}, {two}" for one, two in itertools.combinations(columns, 2)]
-    return estimates(found, 0, error=error, why="a mean of products of deviations").drawn(
+    return within_errors(found, 0, error=error, why="a mean of products of deviations").drawn(
         Series("sample covariance", names, found, error=5 * error),
         Series("independent", names, [0] * len(names), role="predicted"),
         x="pair of variables", y="covariance, ± 5 standard errors",
@@ -204,7 +214,7 @@ def uncorrelated_not_independent(
     ends = torch.stack([x.min(), x.max()])
     line = (x**2).mean() + found[0] / x.var() * (ends - x.mean())
     parts = {
-        name: estimates(found[k], exact, error=error[k], why="a mean of products of deviations")
+        name: within_errors(found[k], exact, error=error[k], why="a mean of products of deviations")
         for k, (name, exact) in enumerate({"Cov(X, Y)": 0, "Cov(X², Y)": 2 * size**4}.items())
     }
     parts["Cov(X, Y)"] = parts["Cov(X, Y)"].drawn(
@@ -231,11 +241,11 @@ def affine_variance(
     predicted = affine_cov(square, cov) if formula == "A Σ Aᵀ" else square @ cov @ square
     ends = [measured.min(), measured.max()]
     return every({
-        "square matrices": identical(measured, predicted).drawn(
+        "square matrices": equal_to_rounding(measured, predicted).drawn(
             Series("entries of five covariances", predicted.flatten(), measured.flatten()),
             Series("equal", ends, ends, role="predicted"), x=formula, y="covariance of AX + b",
         ),
-        "twice as many rows": identical(
+        "twice as many rows": equal_to_rounding(
             RunningMoments(2 * dim).update(x @ wide.mT).cov(), affine_cov(wide, cov)
         ),
     })
@@ -260,7 +270,7 @@ def variance_of_a_sum(
     predicted = variance_of_sum(weights, cov.diagonal().diag() if ignore_cov else cov)
     measured = (x @ weights.mT).var(dim=0, correction=0)
     ends = [0, measured.max()]
-    return identical(measured, predicted).drawn(
+    return equal_to_rounding(measured, predicted).drawn(
         Series("sums with random weights", predicted, measured),
         Series("equal", ends, ends, role="predicted"), x="formula", y="variance of the sum",
     )
@@ -347,8 +357,8 @@ def gamma_mgf(
             x="t", y="M(t)", log="y",
         ),
         "every t below 1/β": equal(found / exact, 1, tol=1e-6, why=QUADRATURE),
-        "draws": estimates(value, M(few), error=error, why="a mean of exp(tX)"),
-        "ten draws": identical(
+        "draws": within_errors(value, M(few), error=error, why="a mean of exp(tX)"),
+        "ten draws": equal_to_rounding(
             torch.stack(empirical_mgf(draws[:10], few)),
             [terms.mean(axis=1), stats.sem(terms, axis=1)],
         ),
@@ -434,7 +444,9 @@ def mgf_of_a_sum(
     value, error = empirical_mgf(torch.from_numpy(total), t)
     logs = [log_mgf(law, strict=True)(weight * t) for weight, law in zip(a, laws, strict=True)]
     product = torch.stack(logs).sum(dim=0).exp()
-    return estimates(value, product, error=error, why="a mean of exp(tX); M(4t) is finite").drawn(
+    return within_errors(
+        value, product, error=error, why="a mean of exp(tX); M(4t) is finite"
+    ).drawn(
         Series("E[exp(tS)] over draws", t, value, error=5 * error),
         Series("product of three", t, product, role="predicted"),
         *(Series(f"M of {name}", t, log.exp(), role="other")
@@ -471,5 +483,5 @@ def mgf_uniqueness(
             Series(f"{law} law", middles, theirs.pdf(middles), role="predicted"),
             x="value", y="density",
         ),
-        "logarithm of the MGF": identical(k * squared.log(), log_mgf(ours)(t)),
+        "logarithm of the MGF": equal_to_rounding(k * squared.log(), log_mgf(ours)(t)),
     })

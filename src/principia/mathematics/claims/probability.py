@@ -12,10 +12,19 @@ from torch import Tensor
 from torch.distributions import Bernoulli, Beta, Distribution, Gamma, Normal
 from torch.func import grad, vmap
 
-from principia.lab.claims import claim
-from principia.lab.domains import Range
-from principia.lab.evidence import Evidence, Series
-from principia.lab.relations import at_least, at_most, equal, estimates, every, identical, slope
+from principia.lab.evidence import (
+    Evidence,
+    Series,
+    at_least,
+    at_most,
+    claim,
+    equal,
+    equal_to_rounding,
+    every,
+    slope,
+    within_errors,
+)
+from principia.lab.params import Range
 from principia.lab.seeds import Seed
 from principia.mathematics.probability import (
     DKW,
@@ -50,13 +59,15 @@ def sum_and_product_rules(
     rebuilt = (z_given_xy * y_given_x.mT * x[:, None]).permute(1, 2, 0)
     known = table.condition(y=1)
     return every({
-        "product rule": identical(rebuilt, joint).drawn(
+        "product rule": equal_to_rounding(rebuilt, joint).drawn(
             Series("cells of the table", joint.flatten(), rebuilt.flatten()),
             Series("equal", [0, joint.max()], [0, joint.max()], role="predicted"),
             x="P(x, y, z)", y="P(z | x, y) P(y | x) P(x)",
         ),
-        "sum rule": identical(table.marginal("z", "x").probs, probs.sum(dim=1).mT / probs.sum()),
-        "a variable that is known": identical(
+        "sum rule": equal_to_rounding(
+            table.marginal("z", "x").probs, probs.sum(dim=1).mT / probs.sum()
+        ),
+        "a variable that is known": equal_to_rounding(
             known.probs, table.conditional("x", "z", given="y")[..., 1]
         ),
     })
@@ -86,14 +97,16 @@ def bayes_rule(
     shares = seen / seen.sum(dim=1, keepdim=True)
     error = (posterior.prod(dim=1) / seen.sum(dim=1)).sqrt()
     return every({
-        "share of the first class among samples": estimates(
+        "share of the first class among samples": within_errors(
             shares[:, 0], posterior[:, 0], error=error, why="binomial shares, given x"
         ).drawn(
             Series("share among samples", range(outcomes), shares[:, 0], error=5 * error),
             Series("bayes", range(outcomes), posterior[:, 0], "predicted", "points"),
             x="outcome x", y="P(first class | x)",
         ),
-        "column of the joint table": identical(posterior, table.conditional("class", given="x").mT),
+        "column of the joint table": equal_to_rounding(
+            posterior, table.conditional("class", given="x").mT
+        ),
     })
 
 
@@ -203,7 +216,7 @@ def affine_density(
         "integral": equal(
             torch.stack(integrals), 1, tol=1e-6, why="trapezoids, 50,000 steps: h²/12 at most"
         ).drawn(*pictures[-2 * scale], x="z", y=f"density, a = {-2 * scale:g}"),
-        "log_prob": identical(torch.stack(by_torch), torch.stack(densities)),
+        "log_prob": equal_to_rounding(torch.stack(by_torch), torch.stack(densities)),
         "distance of the distribution functions": at_most(
             torch.stack(distances), dkw_radius(len(draws), RARE), why=DKW
         ),
@@ -268,7 +281,7 @@ def empirical_cdf_rate(
             exceeded, delta, slack=5 * (delta * (1 - delta) / repetitions) ** 0.5,
             why="five standard errors of a frequency",
         ),
-        "EmpiricalDistribution": identical(
+        "EmpiricalDistribution": equal_to_rounding(
             EmpiricalDistribution(torch.from_numpy(draws[0])).cdf(first),
             stats.ecdf(draws[0]).cdf.evaluate(first.numpy()),
         ),
@@ -309,19 +322,19 @@ def empirical_expectation(
     center = float(probs @ atoms.double())
     again = law.sample((50_000,), seed.child("bootstrap").torch()).double()
     return every({
-        "probabilities": identical(probs, shares).drawn(
+        "probabilities": equal_to_rounding(probs, shares).drawn(
             Series("share of the samples", atoms, shares, style="bars"),
             Series("p̂(t)", atoms, probs, "predicted", "points"), x="value t", y="probability",
         ),
-        "expectations": identical(
+        "expectations": equal_to_rounding(
             means, torch.stack([law.expectation(g) for g in (torch.sin, torch.square)])
         ),
-        "mean and variance": identical(
+        "mean and variance": equal_to_rounding(
             torch.stack([law.mean, law.variance]),
             [center, float(probs @ (atoms.double() - center) ** 2)],
         ),
-        "distribution function": identical(law.cdf(atoms), probs.cumsum(dim=0)),
-        "mean of a bootstrap sample": estimates(
+        "distribution function": equal_to_rounding(law.cdf(atoms), probs.cumsum(dim=0)),
+        "mean of a bootstrap sample": within_errors(
             again.mean(), center, error=float(law.stddev) / len(again) ** 0.5, why="a mean"
         ),
     })
@@ -354,7 +367,7 @@ def log_derivative_trick(
     parts = {}
     for baseline, pairs in found.items():
         value, error = (torch.cat(part) for part in zip(*pairs, strict=True))
-        parts[f"estimate, baseline {baseline}"] = estimates(
+        parts[f"estimate, baseline {baseline}"] = within_errors(
             value, truths, error=error, why="a mean of score times x² over the samples"
         ).drawn(
             Series("estimate", names, value, error=5 * error),
@@ -363,8 +376,10 @@ def log_derivative_trick(
         )
     return every({
         **parts,
-        "at single points": identical(torch.cat(by_score), torch.cat(direct)),
-        "leave-one-out is a covariance": identical(torch.cat(small), torch.cat(covariances)),
+        "at single points": equal_to_rounding(torch.cat(by_score), torch.cat(direct)),
+        "leave-one-out is a covariance": equal_to_rounding(
+            torch.cat(small), torch.cat(covariances)
+        ),
     })
 
 

@@ -10,11 +10,19 @@ from torch import Tensor
 from torch.func import grad, vmap
 from torch.nn import functional as F
 
-from principia.lab.claims import claim
-from principia.lab.domains import Range
 from principia.lab.draws import randn
-from principia.lab.evidence import Evidence, Series
-from principia.lab.relations import at_least, at_most, equal, every, identical, slope
+from principia.lab.evidence import (
+    Evidence,
+    Series,
+    at_least,
+    at_most,
+    claim,
+    equal,
+    equal_to_rounding,
+    every,
+    slope,
+)
+from principia.lab.params import Range
 from principia.lab.seeds import Seed
 from principia.mathematics.matrix_calculus import jacobian
 from principia.mathematics.taylor import (
@@ -63,13 +71,13 @@ def taylor_coefficients_claim(
         low = [Series(f"order {m}", seen, TaylorPolynomial(found[: m + 1, -1], a)(seen), "other")
                for m in (1, 2)]
         parts |= {
-            f"{name}: polynomial": identical(polynomial, total).drawn(
+            f"{name}: polynomial": equal_to_rounding(polynomial, total).drawn(
                 Series(name, seen, f(seen), "predicted"), *low,
                 Series(f"sum from k = {first}", seen, total[:, -1], "other"),
                 Series(f"order {order}", seen, polynomial[:, -1]),
                 x="x", y="f and its polynomials at a",
             ),
-            f"{name}: coefficients": identical(found, predicted),
+            f"{name}: coefficients": equal_to_rounding(found, predicted),
         }
     return every(parts)
 
@@ -223,7 +231,7 @@ def second_order_model(
     near = lengths[:, None, None] * F.normalize(d, dim=1)
     gaps = (quadratic_model(bent, x0)(near) - vmap(vmap(bent))(x0 + near)).square().mean(1).sqrt()
     return every({
-        "quadratic": identical(model, truth).drawn(
+        "quadratic": equal_to_rounding(model, truth).drawn(
             Series("model", truth, model), Series("exact", truth, truth, "predicted"),
             x="f(x₀ + d), a quadratic", y="its model at d",
         ),
@@ -292,16 +300,16 @@ def newton_on_quadratic(
     reached = plain[1] if rule == "newton" else gradients[1]
     heights = [[float(f(x)) + 1e-32 for x in trace] for trace in (gradients, plain)]
     return every({
-        "one step": identical(reached, best).drawn(
+        "one step": equal_to_rounding(reached, best).drawn(
             Series("gradient steps 1/L", range(11), heights[0], "other"),
             Series("Newton", range(4), heights[1]), x="step", y="f above its minimum", log="y",
         ),
-        "with line search": identical(searched[1], best),
-        "damped": identical(
+        "with line search": equal_to_rounding(searched[1], best),
+        "damped": equal_to_rounding(
             newton(f, x0, 1, damping=0.5)[1],
             x0 - torch.linalg.solve(H + 0.5 * eye, H @ (x0 - best)),
         ),
-        "indefinite": identical(  # eigenvalues h − 1 become h − 1 + 2 (1 − 1 / condition)
+        "indefinite": equal_to_rounding(  # eigenvalues h − 1 become h − 1 + 2 (1 − 1 / condition)
             newton(lambda x: f(x) - x @ x / 2, x0, 1, line_search=False)[1],
             x0 - torch.linalg.solve(H + (1 - 2 / condition) * eye, H @ (x0 - best) - x0),
         ),
@@ -377,7 +385,7 @@ def newton_affine_invariant(
 
     there = iterates(lambda z: f(torch.linalg.solve(A, z)), A @ x0)
     here = iterates(f, x0) @ A.mT
-    return identical(there, here).drawn(
+    return equal_to_rounding(there, here).drawn(
         Series("in coordinates Ax", there[:, 0], there[:, 1]),
         Series("A times those in x", here[:, 0], here[:, 1], "predicted"),
         x="first coordinate of Ax", y="second coordinate of Ax",

@@ -12,10 +12,10 @@ from torch import Tensor, nn
 
 from principia.lab import figures
 from principia.lab.data.mnist import mnist
-from principia.lab.domains import Range
 from principia.lab.draws import rand, randn
-from principia.lab.evidence import Picture, Series
-from principia.lab.experiments import Run, at_least_goal, experiment
+from principia.lab.evidence import Plot, Series
+from principia.lab.params import Range
+from principia.lab.runs import Run, at_least_goal, experiment
 from principia.lab.training import fit
 from principia.mathematics.convexity import chord_violation
 
@@ -88,7 +88,7 @@ def _slices(
     run.record(**{f"{prefix}{name}": float(value) for name, value in found.items()})
     begin, way = 0.1 * randn(rng, 2, _count(linear))
     straight = loss(linear, begin + t[:, None] * way)
-    run.figure(f"{prefix}slices", figures.draw(Picture((
+    run.figure(f"{prefix}slices", figures.draw(Plot((
         *(Series(f"network {k + 1}", t, line, "measured", "line")
           for k, line in enumerate(lines[3:].mT[:10])),
         Series("logistic loss on a random line", t, straight, "predicted"),

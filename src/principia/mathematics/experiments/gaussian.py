@@ -7,9 +7,9 @@ from sklearn.linear_model import Ridge
 
 from principia.lab import figures
 from principia.lab.data.handwriting import handwriting
-from principia.lab.domains import Range
 from principia.lab.draws import randn
-from principia.lab.experiments import Run, at_most_goal, experiment
+from principia.lab.params import Range
+from principia.lab.runs import Run, at_most_goal, experiment
 from principia.mathematics.gaussian import condition, fit_gaussian
 
 

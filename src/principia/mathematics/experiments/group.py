@@ -7,9 +7,9 @@ import torch
 from plotly import graph_objects as go
 
 from principia.lab import figures
-from principia.lab.domains import Range
-from principia.lab.evidence import Picture
-from principia.lab.experiments import Run, experiment
+from principia.lab.evidence import Plot
+from principia.lab.params import Range
+from principia.lab.runs import Run, experiment
 from principia.mathematics.group import FiniteGroup, first_of, group_axioms
 
 WRITTEN = 12  # elements up to which the cells of a table have room for names
@@ -68,7 +68,7 @@ def _isomorphic(g: FiniteGroup, h: FiniteGroup) -> bool:
 def _colored(group: FiniteGroup) -> Any:
     """Draw the table in colors; two sliders choose a row and a column, which cross at ab."""
     names = ["".join(map(str, one)) for one in group.permutations.tolist()]
-    figure = figures.draw(Picture((), "b, first: where it sends 0, 1, ...", "a, then"))
+    figure = figures.draw(Plot((), "b, first: where it sends 0, 1, ...", "a, then"))
     figure.add_trace(go.Heatmap(
         x=names, y=names, z=group.table.numpy(), colorscale="Turbo", showscale=False, opacity=0.8,
         text=[[names[c] for c in row] for row in group.table.tolist()], textfont={"size": 9},

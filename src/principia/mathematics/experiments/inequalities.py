@@ -8,9 +8,9 @@ from torch import Tensor
 
 from principia.lab import figures
 from principia.lab.data.handwriting import handwriting
-from principia.lab.domains import Range
-from principia.lab.evidence import Picture, Series
-from principia.lab.experiments import Run, at_least_goal, at_most_goal, experiment
+from principia.lab.evidence import Plot, Series
+from principia.lab.params import Range
+from principia.lab.runs import Run, at_least_goal, at_most_goal, experiment
 from principia.mathematics.claims.inequalities import ROUNDING
 from principia.mathematics.inequalities import (
     cantelli_bound,
@@ -76,5 +76,5 @@ def _tail_figure(name: str, column: Tensor) -> Any:
         Series(bound, eps, limit.clamp(min=1 / len(column), max=1), "other")
         for bound, (_, _, limit) in found.items()
     ]
-    picture = Picture(tuple(series), f"{name}: standard deviations from the mean", "tail", "y")
+    picture = Plot(tuple(series), f"{name}: standard deviations from the mean", "tail", "y")
     return figures.draw(picture)

@@ -11,9 +11,9 @@ from torch import Tensor
 from principia.lab import figures
 from principia.lab.data.documentation import documentation
 from principia.lab.data.text8 import text8
-from principia.lab.domains import Range
-from principia.lab.evidence import Picture, Series
-from principia.lab.experiments import Run, experiment
+from principia.lab.evidence import Plot, Series
+from principia.lab.params import Range
+from principia.lab.runs import Run, experiment
 from principia.mathematics.information import plug_in
 
 SYMBOLS = 27  # a to z and blank
@@ -40,7 +40,7 @@ def english_entropy(run: Run, *, longest: Annotated[int, Range(2, 8)] = 6) -> No
     run.record(**{f"F{order}": bits for order, bits in zip(orders, whole, strict=True)})
     run.record(lost_by_halving=whole[-1] - halves[-1])
     shown = {1: "whole text", 2: "mean of its halves", 8: "mean of its eighths"}
-    run.figure("letters", figures.draw(Picture(
+    run.figure("letters", figures.draw(Plot(
         (*(Series(shown[parts], orders, bits, "measured" if parts == 1 else "other", "points")
            for parts, bits in curves.items()),
          Series("Shannon 1951", list(SHANNON), list(SHANNON.values()), "predicted", "points"),

@@ -10,10 +10,10 @@ from torch.nn.functional import avg_pool2d
 
 from principia.lab import figures
 from principia.lab.data.photographs import photographs
-from principia.lab.domains import Range
 from principia.lab.draws import randn
-from principia.lab.evidence import Picture, Series
-from principia.lab.experiments import Run, at_least_goal, at_most_goal, experiment
+from principia.lab.evidence import Plot, Series
+from principia.lab.params import Range
+from principia.lab.runs import Run, at_least_goal, at_most_goal, experiment
 from principia.lab.timing import fastest
 from principia.mathematics.linear_algebra import frobenius_norm, woodbury_solve
 
@@ -50,7 +50,7 @@ def photograph_rank(
     names = [*(f"rank {k}, error {float(measured[k]):.3f}" for k in kept), "photograph"]
     run.figure("photographs", figures.images(small, names, columns=3).update_layout(height=560))
     ranks = range(1, len(s) + 1)
-    run.figure("spectrum", figures.draw(Picture(
+    run.figure("spectrum", figures.draw(Plot(
         (Series("relative error of rank k", ranks[:-1], measured[1:-1]),
          Series("from the singular values", ranks[:-1], predicted[1:-1], "predicted"),
          Series("singular value k, in those of the norm", ranks, s / errors[0], "other")),
@@ -82,7 +82,7 @@ def woodbury_speed(
         difference = float((slow - fast).norm() / slow.norm())
     slow, fast = np.array(times).T
     run.record(speedup=slow[-1] / fast[-1], difference=difference)
-    run.figure("times", figures.draw(Picture(
+    run.figure("times", figures.draw(Plot(
         (Series("torch.linalg.solve", sizes, 1000 * slow, "other"),
          Series("woodbury_solve", sizes, 1000 * fast, "measured", "line")),
         x="unknowns n", y="milliseconds", log="xy",

@@ -10,9 +10,9 @@ from sklearn.datasets import load_iris, load_wine
 from torch import Tensor
 
 from principia.lab import figures
-from principia.lab.domains import Range
-from principia.lab.evidence import Picture, Series
-from principia.lab.experiments import Run, at_most_goal, experiment
+from principia.lab.evidence import Plot, Series
+from principia.lab.params import Range
+from principia.lab.runs import Run, at_most_goal, experiment
 from principia.mathematics.claims.matrix_calculus import RULES
 from principia.mathematics.matrix_calculus import jacobian
 
@@ -44,7 +44,7 @@ def precision_ascent(
     run.record(relative_error=float(errors[-1]), gradient_error=max(gaps), steps=steps[-1])
     run.record(smallest_eigenvalue=smallest)
     curve = Series("relative error", steps, errors, style="line")
-    run.figure("ascent", figures.draw(Picture((curve,), "step", "distance to the inverse", "y")))
+    run.figure("ascent", figures.draw(Plot((curve,), "step", "distance to the inverse", "y")))
     spread = K.diagonal().sqrt()
     names = [name.removesuffix(" (cm)").replace("_", " ") for name in data.feature_names]
     run.figure("partial_correlations", _graph(-K / torch.outer(spread, spread), names, shown))
@@ -79,7 +79,7 @@ def _graph(correlations: Tensor, names: list[str], shown: float) -> go.Figure:
     """Draw names on a circle and a line for each partial correlation, red where negative."""
     angles = 2 * math.pi * torch.arange(len(names)) / len(names)
     x, y = angles.sin().tolist(), angles.cos().tolist()
-    figure = figures.draw(Picture(()))
+    figure = figures.draw(Plot(()))
     for i, j in itertools.combinations(range(len(names)), 2):
         value = float(correlations[i, j])
         if abs(value) >= shown:

@@ -7,9 +7,9 @@ import torch
 
 from principia.lab import figures
 from principia.lab.data.handwriting import handwriting
-from principia.lab.domains import Range
-from principia.lab.evidence import Picture, Series
-from principia.lab.experiments import Run, at_most_goal, experiment
+from principia.lab.evidence import Plot, Series
+from principia.lab.params import Range
+from principia.lab.runs import Run, at_most_goal, experiment
 from principia.mathematics.moments import RunningMoments, affine_cov
 
 
@@ -54,7 +54,7 @@ def pixel_statistics(run: Run, *, chunk: Annotated[int, Range(64, 4096)] = 512) 
         textbook = x.square().mean() - x.mean() ** 2
         for errors, value in ((naive, textbook), (streamed, stream.var())):
             errors.append(max(1e-17, abs(float(value) / exact - 1)))
-    run.figure("cancellation", figures.draw(Picture(
+    run.figure("cancellation", figures.draw(Plot(
         (Series("mean of squares minus square of mean, float32", offsets, naive),
          Series("RunningMoments on the same float32 numbers", offsets, streamed, role="predicted")),
         "offset added to the pixels", "relative error of the variance", "xy",

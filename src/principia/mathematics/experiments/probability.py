@@ -9,9 +9,9 @@ from torch.nn import functional as F
 
 from principia.lab import figures
 from principia.lab.data.handwriting import handwriting
-from principia.lab.domains import Range
-from principia.lab.evidence import Picture, Series
-from principia.lab.experiments import Run, at_least_goal, experiment
+from principia.lab.evidence import Plot, Series
+from principia.lab.params import Range
+from principia.lab.runs import Run, at_least_goal, experiment
 from principia.mathematics.claims.probability import mutual_nats
 from principia.mathematics.probability import JointTable, bayes
 
@@ -49,7 +49,7 @@ def naive_bayes(run: Run, *, smoothing: Annotated[float, Range(0.01, 100)] = 1.0
     ))
     bins = confidence.argsort(stable=True).tensor_split(10)
     stated, reached = ([float(of[part].mean()) for part in bins] for of in (confidence, right))
-    run.figure("reliability", figures.draw(Picture(
+    run.figure("reliability", figures.draw(Plot(
         (Series("tenths of the test digits", stated, reached),
          Series("calibrated", [0, 1], [0, 1], role="predicted")),
         "mean confidence", "share that is right",

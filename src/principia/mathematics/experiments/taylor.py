@@ -11,9 +11,9 @@ from torch.nn import functional as F
 
 from principia.lab import figures
 from principia.lab.data.digits import digits
-from principia.lab.domains import Range
-from principia.lab.evidence import Picture, Series
-from principia.lab.experiments import Run, at_most_goal, experiment
+from principia.lab.evidence import Plot, Series
+from principia.lab.params import Range
+from principia.lab.runs import Run, at_most_goal, experiment
 from principia.mathematics.taylor import Method, finite_difference
 
 IMAGES = 100  # digits whose mean loss is differentiated
@@ -68,7 +68,7 @@ def gradient_check_experiment(
         inside = ((steps > 0.9 * low) & (steps < 1.1 * high)).numpy()
         x, y = (np.log(one[inside]) for one in (steps.numpy(), double[name.split("_")[0]]))
         run.record(**{name: float(np.polyfit(x, y, 1)[0])})
-    run.figure("steps", figures.draw(Picture(
+    run.figure("steps", figures.draw(Plot(
         tuple(Series(f"{method}, {str(dtype)[6:]}", steps, one, "other", "line")
               for (method, dtype), one in errors.items()),
         "step ε", "relative error of the gradient", "xy",

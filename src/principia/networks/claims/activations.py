@@ -8,10 +8,17 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from principia.lab.claims import claim
-from principia.lab.domains import Choice, Range
-from principia.lab.evidence import Evidence, Series
-from principia.lab.relations import at_least, equal, every, identical, never
+from principia.lab.evidence import (
+    Evidence,
+    Series,
+    at_least,
+    claim,
+    equal,
+    equal_to_rounding,
+    every,
+    never,
+)
+from principia.lab.params import Choice, Range
 from principia.lab.seeds import Seed
 from principia.networks.activations import (
     ACTIVATIONS,
@@ -37,7 +44,7 @@ def tanh_sigmoid(
     shifted = (1 + torch.tanh(x if formula == "½(1 + tanh x)" else x / 2)) / 2
     return every({
         "sigmoid": _same_curve(x, {formula: shifted, "σ(x)": x.sigmoid()}),
-        "tanh": identical(2 * torch.sigmoid(2 * x) - 1, x.tanh()),
+        "tanh": equal_to_rounding(2 * torch.sigmoid(2 * x) - 1, x.tanh()),
     })
 
 
@@ -45,7 +52,7 @@ def _same_curve(x: Tensor, curves: Mapping[str, Tensor]) -> Evidence:
     """Compare a formula with the truth, in this order, and draw both."""
     (formula, measured), (truth, expected) = curves.items()
     seen = torch.linspace(0, len(x) - 1, min(len(x), 300)).long()  # enough for a curve
-    return identical(measured, expected).drawn(
+    return equal_to_rounding(measured, expected).drawn(
         Series(formula, x[seen], measured[seen]),
         Series(truth, x[seen], expected[seen], "predicted"), x="x", y="",
     )
@@ -63,16 +70,16 @@ def derivatives(
     by_tanh = (square if sigmoid == "¼ tanh²(x/2)" else 1 - square) / 4
     parts = {
         "σ' by tanh": _same_curve(x, {sigmoid: by_tanh, "σ'": autograd_slope(nn.Sigmoid(), x)}),
-        "tanh' by σ": identical(4 * s * (1 - s), autograd_slope(nn.Tanh(), x)),
+        "tanh' by σ": equal_to_rounding(4 * s * (1 - s), autograd_slope(nn.Tanh(), x)),
     }
     for one in ACTIVATIONS if name == "all" else (name,):
         row = ACTIVATIONS[one]
         places = torch.cat([x, x.new_tensor(list(row.kinks))])  # there torch has to choose
-        parts[one] = identical(row.derivative(places), autograd_slope(row.module(), places))
+        parts[one] = equal_to_rounding(row.derivative(places), autograd_slope(row.module(), places))
     y, low = (x / reach + 1) / 2, -x.abs()  # near 1 the output has lost the digits of its field
     return every(parts | {
-        "σ(σ⁻¹(y)) = y": identical(inverse_sigmoid(y).sigmoid(), y),
-        "σ⁻¹(σ(x)) = x": identical(inverse_sigmoid(low.sigmoid()), low),
+        "σ(σ⁻¹(y)) = y": equal_to_rounding(inverse_sigmoid(y).sigmoid(), y),
+        "σ⁻¹(σ(x)) = x": equal_to_rounding(inverse_sigmoid(low.sigmoid()), low),
     })
 
 
@@ -98,7 +105,7 @@ def network_conversion(
         if not shift:
             other.layers[-1].bias = net.layers[-1].bias
         layers = other.activations(x)
-        parts[f"{len(hidden) + 1} layers"] = identical(layers[-1], net(x))
+        parts[f"{len(hidden) + 1} layers"] = equal_to_rounding(layers[-1], net(x))
         parts[f"{len(hidden) + 1} layers, hidden outputs"] = at_least(
             torch.cat(layers[1:-1]), 0, why="those of sigmoid units; tanh has both signs"
         )
@@ -119,12 +126,12 @@ def hyperbolic_identity(
     squares = cosh**2 - sinh**2 if sign == "-" else cosh**2 + sinh**2
     odd, even = (lambda t, s=s: (t.exp() + s * (-t).exp()) / 2 for s in (-1, 1))
     return every({
-        f"at x = {x:g}": identical(squares[-1], 1),
+        f"at x = {x:g}": equal_to_rounding(squares[-1], 1),
         "everywhere": _same_curve(z, {f"cosh² {sign} sinh²": squares, "1": one}),
-        "tanh'": identical(autograd_slope(lambda t: odd(t) / even(t), z), cosh**-2),
-        "tanh' of the table": identical(ACTIVATIONS["tanh"].derivative(z), cosh**-2),
-        "sinh'": identical(autograd_slope(odd, z), cosh),
-        "cosh'": identical(autograd_slope(even, z), sinh),
+        "tanh'": equal_to_rounding(autograd_slope(lambda t: odd(t) / even(t), z), cosh**-2),
+        "tanh' of the table": equal_to_rounding(ACTIVATIONS["tanh"].derivative(z), cosh**-2),
+        "sinh'": equal_to_rounding(autograd_slope(odd, z), cosh),
+        "cosh'": equal_to_rounding(autograd_slope(even, z), sinh),
     })
 
 
@@ -138,9 +145,9 @@ def angle_addition(
     crossed = a.sin() * b.sin() * (-1 if sign == "-" else 1)
     slopes = autograd_slope(lambda z: z.sin() / z.cos(), a)
     return every({
-        "cosine": identical(a.cos() * b.cos() + crossed, (a + b).cos()),
-        "sine": identical(a.sin() * b.cos() + a.cos() * b.sin(), (a + b).sin()),
-        "tan' cos²": identical(slopes * a.cos() ** 2, torch.ones_like(a)),
+        "cosine": equal_to_rounding(a.cos() * b.cos() + crossed, (a + b).cos()),
+        "sine": equal_to_rounding(a.sin() * b.cos() + a.cos() * b.sin(), (a + b).sin()),
+        "tan' cos²": equal_to_rounding(slopes * a.cos() ** 2, torch.ones_like(a)),
     })
 
 
@@ -155,8 +162,8 @@ def gelu_derivative(
     slopes = unit.derivative(x) if terms == "both" else torch.special.ndtr(alpha * x)
     return every({
         "derivative": _same_curve(x, {terms: slopes, "autograd": autograd_slope(unit, x)}),
-        "torch's, α = 1": identical(GELUAlpha()(x), torchs(x)),
-        "torch's, rescaled": identical(unit(x), torchs(alpha * x) / alpha),
+        "torch's, α = 1": equal_to_rounding(GELUAlpha()(x), torchs(x)),
+        "torch's, rescaled": equal_to_rounding(unit(x), torchs(alpha * x) / alpha),
     })
 
 
@@ -172,8 +179,8 @@ def hardtanh(
     slopes = inside if mask == "-1 <= x <= 1" else (x > -1).to(x)
     return every({
         "derivative": _same_curve(x, {mask: slopes, "autograd": autograd_slope(nn.Hardtanh(), x)}),
-        "value": identical(x * inside + x.sign() * (1 - inside), nn.Hardtanh()(x)),
-        "table": identical(ACTIVATIONS["hardtanh"].derivative(x), inside),
+        "value": equal_to_rounding(x * inside + x.sign() * (1 - inside), nn.Hardtanh()(x)),
+        "table": equal_to_rounding(ACTIVATIONS["hardtanh"].derivative(x), inside),
     })
 
 
@@ -193,7 +200,7 @@ def leaky_relu_condition(
     layer.load_state_dict({"weight": W, "bias": b})
     z = torch.einsum("mn,Bn->Bm", W, x) + b
     chosen = torch.where((z if condition == "z" else x) > 0, z, leak * z)
-    return identical(chosen, nn.LeakyReLU(leak)(layer(x)))
+    return equal_to_rounding(chosen, nn.LeakyReLU(leak)(layer(x)))
 
 
 @claim(control={"formula": "2 (x)₊"}, source="by cases")
@@ -207,8 +214,8 @@ def relu_and_absolute_value(
     folded = 2 * relu(x) - (x if formula == "2 (x)₊ - x" else 0)
     return every({
         "absolute value": _same_curve(x, {formula: folded, "|x|": avu(x)}),
-        "two rectifiers": identical(relu(x) + relu(-x), avu(x)),
-        "rectifier": identical((x + avu(x)) / 2, relu(x)),
+        "two rectifiers": equal_to_rounding(relu(x) + relu(-x), avu(x)),
+        "rectifier": equal_to_rounding((x + avu(x)) / 2, relu(x)),
     })
 
 
@@ -234,7 +241,7 @@ def kinks(
     for name, row in ACTIVATIONS.items():
         for at, ends in row.kinks.items():  # hardtanh is not convex: the slopes on either side
             sides = row.derivative(x.new_tensor([at - 1e-6, at + 1e-6])).sort().values
-            parts[f"{name} at {at:g}, sides"] = identical(sides, ends)
+            parts[f"{name} at {at:g}, sides"] = equal_to_rounding(sides, ends)
     return every(parts)
 
 
@@ -259,7 +266,9 @@ def sensitivity_bound(
             [row.derivative(x).abs().max() for row in rows], [row.sup for row in rows], tol=1e-6,
             why="the squared spacing of the places",
         ),
-        "σ' at 0": identical(autograd_slope(nn.Sigmoid(), x.new_zeros(1)), x.new_tensor([0.25])),
+        "σ' at 0": equal_to_rounding(
+            autograd_slope(nn.Sigmoid(), x.new_zeros(1)), x.new_tensor([0.25])
+        ),
         "ReLU' other than 0, 1": never(
             ~torch.isin(autograd_slope(nn.ReLU(), x), x.new_tensor([0, 1])), why="by cases"
         ),

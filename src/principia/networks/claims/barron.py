@@ -8,10 +8,18 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from principia.lab.claims import claim
-from principia.lab.domains import Range
-from principia.lab.evidence import Evidence, Series
-from principia.lab.relations import at_least, at_most, equal, every, identical, slope
+from principia.lab.evidence import (
+    Evidence,
+    Series,
+    at_least,
+    at_most,
+    claim,
+    equal,
+    equal_to_rounding,
+    every,
+    slope,
+)
+from principia.lab.params import Range
 from principia.lab.seeds import Seed
 from principia.networks.barron import (
     barron_constant,
@@ -83,7 +91,7 @@ def barron_bound(
             x="units m", y="mean squared error", log="xy",
         )
         outputs = network(x)[:, 0].detach()
-        parts[f"n = {n}, the network itself"] = identical(
+        parts[f"n = {n}, the network itself"] = equal_to_rounding(
             (outputs - y).square().mean() / errors[0], errors[-1] / errors[0]
         )
     return every(parts)

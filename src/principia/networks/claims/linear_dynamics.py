@@ -9,10 +9,18 @@ import torch
 from sklearn.preprocessing import StandardScaler
 from torch import Tensor, nn
 
-from principia.lab.claims import claim
-from principia.lab.domains import Range
-from principia.lab.evidence import Evidence, Series
-from principia.lab.relations import at_most, equal, every, identical, never, slope
+from principia.lab.evidence import (
+    Evidence,
+    Series,
+    at_most,
+    claim,
+    equal,
+    equal_to_rounding,
+    every,
+    never,
+    slope,
+)
+from principia.lab.params import Range
 from principia.lab.seeds import Seed
 from principia.networks.linear_dynamics import (
     TwoLayerLinear,
@@ -81,7 +89,9 @@ def risk_expansion(
     A = normal(seed.child("A"), 20, outputs, inputs)  # twenty networks
     risks = torch.stack([_risk(X @ one.mT, Y) for one in A])
     constant = (Y.mT @ Y / len(Y)).trace()
-    return identical(risks, constant - 2 * (A * Gamma).sum(dim=(1, 2)) + (A**2).sum(dim=(1, 2)))
+    return equal_to_rounding(
+        risks, constant - 2 * (A * Gamma).sum(dim=(1, 2)) + (A**2).sum(dim=(1, 2))
+    )
 
 
 def _problem(
@@ -110,8 +120,8 @@ def least_squares_solution(
     X, Y, Gamma = _problem(seed, inputs, outputs, whiten)
     A = normal(seed.child("A"), outputs, inputs)
     return every({
-        "minimizer": identical(Gamma, torch.linalg.lstsq(X, Y, driver="gelsd").solution.mT),
-        "gradient": identical(_risk_gradient(X, Y)(A)[0], 2 * (A - Gamma)),
+        "minimizer": equal_to_rounding(Gamma, torch.linalg.lstsq(X, Y, driver="gelsd").solution.mT),
+        "gradient": equal_to_rounding(_risk_gradient(X, Y)(A)[0], 2 * (A - Gamma)),
     })
 
 
@@ -140,7 +150,7 @@ def exponential_flow(
             lengths, errors, 1.0, tol=0.05, labels=("length of a step", "error at the end"),
             why="Euler's method has order 1; the next order bends the line by a few percent",
         ),
-        "equation of motion": identical(path, Gamma - share * velocity),
+        "equation of motion": equal_to_rounding(path, Gamma - share * velocity),
     })
 
 
@@ -166,7 +176,7 @@ def two_layer_gradients(
         if name == "square" and by_W == "2(A - Γ)Qᵀ":
             ours = ours[0], 2 * (model.matrix() - Gamma) @ model.Q.mT
         for letter, one, other in zip("QW", ours, theirs, strict=True):
-            parts[f"{name}, by {letter}"] = identical(one, other)
+            parts[f"{name}, by {letter}"] = equal_to_rounding(one, other)
     return every(parts)
 
 
@@ -190,11 +200,11 @@ def svd_coordinates(
     constant = (Y**2).sum(dim=1).mean() - (Gamma**2).sum()
     by_turned = torch.autograd.grad(((back - Gamma) ** 2).sum(), [turned.Q, turned.W])
     return every({
-        "A - Γ": identical(model.matrix() - Gamma, U @ (turned.matrix() - Sigma) @ Vh),
-        "risk": identical(_risk(model(X), Y), ((back - Gamma) ** 2).sum() + constant),
-        "gradient by Q": identical(by_turned[0], U.mT @ model.gradients(Gamma)[0]),
-        "gradient by W": identical(by_turned[1], model.gradients(Gamma)[1] @ Vh.mT),
-        "strengths": identical(
+        "A - Γ": equal_to_rounding(model.matrix() - Gamma, U @ (turned.matrix() - Sigma) @ Vh),
+        "risk": equal_to_rounding(_risk(model(X), Y), ((back - Gamma) ** 2).sum() + constant),
+        "gradient by Q": equal_to_rounding(by_turned[0], U.mT @ model.gradients(Gamma)[0]),
+        "gradient by W": equal_to_rounding(by_turned[1], model.gradients(Gamma)[1] @ Vh.mT),
+        "strengths": equal_to_rounding(
             mode_strengths(Q, W, U[:, : len(s)], Vh[: len(s)].mT), turned.matrix().diagonal()
         ),
     })
@@ -228,7 +238,7 @@ def modes_decouple(
         "nothing between the modes": equal(
             mixed, 0, tol=1e-8, why="rounding, that grows with a mode to 1/a₀ times its size"
         ),
-        "balance at the start": identical(Qs[0].mT @ Qs[0], Ws[0] @ Ws[0].mT),
+        "balance at the start": equal_to_rounding(Qs[0].mT @ Qs[0], Ws[0] @ Ws[0].mT),
     })
 
 

@@ -8,12 +8,20 @@ from typing import Annotated, Literal
 import torch
 from torch import Tensor, nn
 
-from principia.lab.claims import claim
 from principia.lab.data.digits import digits
-from principia.lab.domains import Range
 from principia.lab.draws import randn
-from principia.lab.evidence import Evidence, Series
-from principia.lab.relations import at_least, at_most, equal, every, identical, never
+from principia.lab.evidence import (
+    Evidence,
+    Series,
+    at_least,
+    at_most,
+    claim,
+    equal,
+    equal_to_rounding,
+    every,
+    never,
+)
+from principia.lab.params import Range
 from principia.lab.seeds import Seed
 from principia.networks.linear_network import (
     LinearNetwork,
@@ -51,8 +59,8 @@ def depth_collapse(
         at_once.append((x @ net.matrix().mT + constant).flatten())
     one_by_one, with_units, at_once = map(torch.cat, (one_by_one, with_units, at_once))
     return every({
-        f"units between the layers: {between}": identical(with_units, at_once),
-        "layer by layer": identical(one_by_one, at_once),
+        f"units between the layers: {between}": equal_to_rounding(with_units, at_once),
+        "layer by layer": equal_to_rounding(one_by_one, at_once),
     })
 
 
@@ -120,12 +128,12 @@ def eckart_young(
     descent = _descend(net, lambda: (X - net.matrix()).square().sum())
     theorem, rounding = "a theorem, up to rounding", 1e-12 * tail
     return every({
-        "error of the cut": identical((X - best).square().sum(), tail if exact else 0.0),
+        "error of the cut": equal_to_rounding((X - best).square().sum(), tail if exact else 0.0),
         "rank of the cut": equal(
             [_rank(best), _rank(of_poor)], [k, k - 1 if exact else k], tol=0,
             why="an integer; X of rank k - 1 needs no more",
         ),
-        "X of lower rank is kept": identical(of_poor, poor),
+        "X of lower rank is kept": equal_to_rounding(of_poor, poor),
         "competitors": at_least(gaps, tail, slack=rounding, why=theorem).drawn(
             Series("competitors", away.flatten(), gaps),
             Series("sum of the other σ²", [1e-4, 10], [tail, tail], "bound"),
@@ -189,10 +197,10 @@ def gauge_freedom(
         angles.append(float(principal_angles(D, tilted)[0]))
     tail = float(eigenvalues[:-hidden].sum()) / 2
     return every({
-        "loss": identical(losses, tail),
-        "loss from second moments": identical(risks, tail),
-        "map": identical(torch.stack(maps), (U @ U.mT).expand(gauges, -1, -1)),
-        "angle of the decoder to a tilted span": identical(angles, TILT),
+        "loss": equal_to_rounding(losses, tail),
+        "loss from second moments": equal_to_rounding(risks, tail),
+        "map": equal_to_rounding(torch.stack(maps), (U @ U.mT).expand(gauges, -1, -1)),
+        "angle of the decoder to a tilted span": equal_to_rounding(angles, TILT),
     })
 
 

@@ -10,10 +10,17 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from principia.lab.claims import claim
-from principia.lab.domains import Range
-from principia.lab.evidence import Evidence, Series
-from principia.lab.relations import at_most, equal, every, identical, never
+from principia.lab.evidence import (
+    Evidence,
+    Series,
+    at_most,
+    claim,
+    equal,
+    equal_to_rounding,
+    every,
+    never,
+)
+from principia.lab.params import Range
 from principia.lab.seeds import Seed
 from principia.networks.maxout import (
     Array,
@@ -52,9 +59,9 @@ def two_max_identity(
         twin.hidden[place] = Maxout.from_rows(*rows, pieces=2)
     twin.out = net.layers[-1]
     return every({
-        "twice the larger": identical(2 * hinge, f + g + (f - g).abs()),
-        "a piece 0 makes a ReLU": identical(rectifier(x), F.relu(f)),
-        "a network of such units is the ReLU network": identical(twin(x), net(x)),
+        "twice the larger": equal_to_rounding(2 * hinge, f + g + (f - g).abs()),
+        "a piece 0 makes a ReLU": equal_to_rounding(rectifier(x), F.relu(f)),
+        "a network of such units is the ReLU network": equal_to_rounding(twin(x), net(x)),
     })
 
 
@@ -92,7 +99,7 @@ def hinge_is_convex(
         "chords below the function": never(
             inner > chord + 1e-12 * (1 + chord.abs()), why="a theorem, up to float64 rounding"
         ),
-        "gradient is the slope of the largest piece": identical(
+        "gradient is the slope of the largest piece": equal_to_rounding(
             gradient, hinge.w[hinge.cell(start)] - factor * other.w[other.cell(start)]
         ),
     })
@@ -123,10 +130,12 @@ def hinge_decomposition_claim(
         best = torch.linalg.lstsq(hinges, values.amax(dim=1, keepdim=True), driver="gelsd").solution
         terms = hinge_decomposition(W, b)
         parts |= {
-            f"{name}: least squares over hinges of {most}": identical(
+            f"{name}: least squares over hinges of {most}": equal_to_rounding(
                 hinges @ best[:, 0], values.amax(dim=1)
             ),
-            f"{name}: decomposition": identical(_signed_sum(values, terms), values.amax(dim=1)),
+            f"{name}: decomposition": equal_to_rounding(
+                _signed_sum(values, terms), values.amax(dim=1)
+            ),
             f"{name}: signs, and pieces beyond n + 1": never(
                 [abs(sign) != 1 or len(rows) > dim + 1 for sign, rows in terms], of=len(terms),
                 why="a theorem: inner faces of a triangulated polytope",
@@ -137,7 +146,7 @@ def hinge_decomposition_claim(
     for sign, hinge in zip((1, -1), difference_of_maxes(net), strict=True):
         W, b = hinge.w.detach(), hinge.b.detach()
         total += sign * _signed_sum(x @ W.mT + b, hinge_decomposition(W, b))
-    return every({**parts, "a ReLU network": identical(total, net(x)[:, 0])})
+    return every({**parts, "a ReLU network": equal_to_rounding(total, net(x)[:, 0])})
 
 
 def _signed_sum(values: Tensor, terms: Terms) -> Tensor:
@@ -162,7 +171,7 @@ def difference_of_maxes_claim(
         x = _points(seed.child(name), points, sizes[0])
         plus, minus = difference_of_maxes(net)
         with torch.no_grad():
-            parts[f"{name}: {len(plus.b)} and {len(minus.b)} pieces"] = identical(
+            parts[f"{name}: {len(plus.b)} and {len(minus.b)} pieces"] = equal_to_rounding(
                 plus(x) - second * minus(x), net(x)[:, 0]
             )
     return every(parts)
@@ -232,7 +241,7 @@ def nesting_depth(
     triple = avu_max(3)
     expected = [math.ceil(math.log2(count)) - missing for count in counts]
     return every({
-        "maximum": identical(torch.stack(found), torch.stack(largest)),
+        "maximum": equal_to_rounding(torch.stack(found), torch.stack(largest)),
         "depth": equal(depths, expected, tol=0, why="an integer").drawn(
             Series("nested absolute values", counts, depths),
             Series("⌈log₂k⌉", counts, expected, "predicted", "steps"), x="k", y="depth",
@@ -295,9 +304,11 @@ def avu_point_symmetry(
     v = -factor * b * w / (w @ w)
     image = point_reflection(x, w, b)
     return every({
-        "g(v - x) = g(x)": identical(g(v - x), g(x)),
-        "point_reflection keeps g": identical(g(image), g(x)),
-        "all midpoints are one point": identical((x + image) / 2, (-b * w / (w @ w)).expand_as(x)),
+        "g(v - x) = g(x)": equal_to_rounding(g(v - x), g(x)),
+        "point_reflection keeps g": equal_to_rounding(g(image), g(x)),
+        "all midpoints are one point": equal_to_rounding(
+            (x + image) / 2, (-b * w / (w @ w)).expand_as(x)
+        ),
     })
 
 
@@ -322,10 +333,12 @@ def avu_mirror(
     along = (images - x) @ w / (w @ w)
     tangent = x - (x @ w)[:, None] * w / (w @ w)
     return every({
-        "displacement parallel to w": identical(images - x, along[:, None] * w),
-        "midpoint on the hyperplane": identical((images + x) @ w / 2, torch.full_like(along, -b)),
-        "g keeps its value": identical(g(images), g(x)),
-        "the two maps differ along the plane": identical(
+        "displacement parallel to w": equal_to_rounding(images - x, along[:, None] * w),
+        "midpoint on the hyperplane": equal_to_rounding(
+            (images + x) @ w / 2, torch.full_like(along, -b)
+        ),
+        "g keeps its value": equal_to_rounding(g(images), g(x)),
+        "the two maps differ along the plane": equal_to_rounding(
             mirror(x, w, b) - point_reflection(x, w, b), 2 * tangent
         ),
     })

@@ -9,11 +9,18 @@ from torch import nn
 from torch.nn import functional
 from torch.utils.flop_counter import FlopCounterMode
 
-from principia.lab.claims import claim
-from principia.lab.domains import Range
 from principia.lab.draws import randn
-from principia.lab.evidence import Evidence, Series
-from principia.lab.relations import at_most, equal, every, identical, slope
+from principia.lab.evidence import (
+    Evidence,
+    Series,
+    at_most,
+    claim,
+    equal,
+    equal_to_rounding,
+    every,
+    slope,
+)
+from principia.lab.params import Range
 from principia.lab.seeds import Seed
 from principia.networks.activations import ACTIVATIONS
 from principia.networks.mlp import (
@@ -76,9 +83,9 @@ def composition(
         part.register_forward_hook(lambda module, inputs, output: seen.append(output))
     output, hooked = mlp(x), torch.stack(seen)
     return every({
-        "network": identical(output, explicit[-1]),
-        "hooks": identical(hooked, torch.stack(explicit[1:])),
-        "activations": identical(torch.stack(mlp.activations(x)), torch.stack(explicit)),
+        "network": equal_to_rounding(output, explicit[-1]),
+        "hooks": equal_to_rounding(hooked, torch.stack(explicit[1:])),
+        "activations": equal_to_rounding(torch.stack(mlp.activations(x)), torch.stack(explicit)),
     })
 
 
@@ -94,8 +101,8 @@ def linear_functional(
     x, y, a, b = *randn(rng, 2, 1000, dim), *randn(rng, 2, 1000, 1)
     mixed, apart = mlp(a * x + b * y), a * mlp(x) + b * mlp(y)
     return every({
-        "f(x) = w'x": identical(mlp(x)[:, 0], x @ w),
-        "f(ax + by) = af(x) + bf(y)": identical(mixed, apart),
+        "f(x) = w'x": equal_to_rounding(mlp(x)[:, 0], x @ w),
+        "f(ax + by) = af(x) + bf(y)": equal_to_rounding(mixed, apart),
     })
 
 
@@ -123,11 +130,11 @@ def ridge_invariance(
     z = found @ plane + b
     nearest = fields[(z[:, None] - fields).abs().argmin(dim=1)]
     return every({
-        "across w": identical(ridge(moved, w, b, torch.sin)[0], value),
-        "gradient": identical(gradient, slopes),
-        "gradient along w": identical((slopes @ unit)[:, None] * unit, slopes),
-        "value on all hyperplanes": identical(ridge(onto, w, b, torch.sin)[0], level),
-        "level set in the plane": identical(z, nearest).drawn(
+        "across w": equal_to_rounding(ridge(moved, w, b, torch.sin)[0], value),
+        "gradient": equal_to_rounding(gradient, slopes),
+        "gradient along w": equal_to_rounding((slopes @ unit)[:, None] * unit, slopes),
+        "value on all hyperplanes": equal_to_rounding(ridge(onto, w, b, torch.sin)[0], level),
+        "level set in the plane": equal_to_rounding(z, nearest).drawn(
             Series("points of the level set", found[:, 0], found[:, 1]), x="x₁", y="x₂",
         ),
     })
@@ -178,14 +185,14 @@ def permutation_symmetry(
         if outgoing == "kept":
             other.layers[layer].weight = mlp.layers[layer].weight
         units = mlp.activations(x)[layer][:, perm]
-        parts[f"units of layer {layer}"] = identical(other.activations(x)[layer], units)
-        parts[f"function, layer {layer}"] = identical(other(x), mlp(x))
+        parts[f"units of layer {layer}"] = equal_to_rounding(other.activations(x)[layer], units)
+        parts[f"function, layer {layer}"] = equal_to_rounding(other(x), mlp(x))
     small = MLP([5, few, 3], activation=activation, rng=rng).double()
     copies = [permute_hidden(small, 1, one) for one in itertools.permutations(range(few))]
     vectors = {tuple(nn.utils.parameters_to_vector(one.parameters()).tolist()) for one in copies}
     outputs = torch.stack([one(x) for one in copies])
     parts["m! parameter vectors"] = equal(len(vectors), math.factorial(few), tol=0, why="a count")
-    parts["one function"] = identical(outputs, small(x).expand_as(outputs))
+    parts["one function"] = equal_to_rounding(outputs, small(x).expand_as(outputs))
     return every(parts)
 
 
@@ -202,11 +209,13 @@ def sign_and_scale_symmetry(
     for layer in range(1, depth):
         # the control is what flip_signs refuses
         flip = flip_signs if odd != "relu" else lambda *given: with_scaled_units("control", *given)
-        parts[f"signs, layer {layer}"] = identical(flip(flipping, layer, signs)(x), flipping(x))
+        parts[f"signs, layer {layer}"] = equal_to_rounding(
+            flip(flipping, layer, signs)(x), flipping(x)
+        )
         scaled = rescale_unit(scaling, layer, width - 1, c)
-        parts[f"scale, layer {layer}"] = identical(scaled(x), scaling(x))
+        parts[f"scale, layer {layer}"] = equal_to_rounding(scaled(x), scaling(x))
         before, after = (one.activations(x)[layer][:, -1] for one in (scaling, scaled))
-        parts[f"unit, layer {layer}"] = identical(after, c * before)
+        parts[f"unit, layer {layer}"] = equal_to_rounding(after, c * before)
     return every(parts)
 
 
@@ -225,7 +234,7 @@ def nesting(
         mlp = MLP(sizes, activation=name, rng=rng).double()
         for how in ("zero", "split", "dead")[: 2 if name == "sigmoid" else 3]:
             wider = widen(mlp, last, how, i=width - 1, alpha=alpha, rng=rng)
-            parts[f"{name}, {how}"] = identical(wider(x), mlp(x))
+            parts[f"{name}, {how}"] = equal_to_rounding(wider(x), mlp(x))
             grown = [*sizes[:last], width + 1, 3]
             parts[f"widths, {name}, {how}"] = equal(wider.sizes, grown, tol=0, why="a count")
     incoming, outgoing = hidden_weights("nesting", mlp, last)  # of the sigmoid, which is 1/2 at 0
@@ -233,7 +242,7 @@ def nesting(
     silent = functional.pad(incoming, (0, 0, 0, 1))
     dead = rebuilt_with(mlp, last, silent, torch.hstack([outgoing, nu]))
     predicted = mlp(x) + (nu[:, 0] / 2 if shift == "ν / 2" else 0)
-    return every({**parts, "sigmoid, w = b = 0": identical(dead(x), predicted)})
+    return every({**parts, "sigmoid, w = b = 0": equal_to_rounding(dead(x), predicted)})
 
 
 @claim(control={"inputs": "1"}, source="by counting")

@@ -9,10 +9,17 @@ import torch
 from scipy.interpolate import make_interp_spline
 from torch import Tensor
 
-from principia.lab.claims import claim
-from principia.lab.domains import Range
-from principia.lab.evidence import Evidence, Series
-from principia.lab.relations import at_most, equal, every, identical, slope
+from principia.lab.evidence import (
+    Evidence,
+    Series,
+    at_most,
+    claim,
+    equal,
+    equal_to_rounding,
+    every,
+    slope,
+)
+from principia.lab.params import Range
 from principia.lab.seeds import Seed
 from principia.networks.activations import ACTIVATIONS
 from principia.networks.polyline import (
@@ -54,11 +61,11 @@ def _same_function(
         formed.append(a * x + b + phi(x[:, None] - polyline.knots[1:-1]) @ c)
         called.append(polyline(x))
         exact.append(make_interp_spline(polyline.knots, polyline.values, k=1)(x))
-    units = identical(torch.stack(formed), exact).drawn(
+    units = equal_to_rounding(torch.stack(formed), exact).drawn(
         Series("sum of units", x, formed[-1]), Series("polyline", x, exact[-1], role="predicted"),
         x="x", y="g(x)",
     )
-    return every({"sum of units": units, "Polyline": identical(torch.stack(called), exact)})
+    return every({"sum of units": units, "Polyline": equal_to_rounding(torch.stack(called), exact)})
 
 
 def _random(rng: torch.Generator, pieces: int) -> Polyline:
@@ -174,7 +181,9 @@ def parameter_count(
             x="functions that span", y="dimension",
         ),
         "numbers in a form": equal(numbers, size, tol=0, why="a count"),
-        "values found again": identical(fit_values(x, polyline(x), knots).values, polyline.values),
+        "values found again": equal_to_rounding(
+            fit_values(x, polyline(x), knots).values, polyline.values
+        ),
     })
 
 
@@ -197,4 +206,4 @@ def best_knots_claim(
         fits = np.stack([np.interp(x, x[place], y[place]) for place in places])
         first, *errors = ((fits - y.numpy()) ** 2).sum(axis=1)
         found, least = [*found, first], [*least, min(errors)]
-    return identical(found, least)
+    return equal_to_rounding(found, least)

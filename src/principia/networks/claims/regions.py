@@ -8,10 +8,19 @@ import torch
 from torch import Tensor, nn
 
 from principia.connectionism.cover import cover_count
-from principia.lab.claims import claim
-from principia.lab.domains import Range
-from principia.lab.evidence import Evidence, Series
-from principia.lab.relations import at_least, at_most, equal, every, identical, never, tends_to
+from principia.lab.evidence import (
+    Evidence,
+    Series,
+    at_least,
+    at_most,
+    claim,
+    equal,
+    equal_to_rounding,
+    every,
+    never,
+    tends_to,
+)
+from principia.lab.params import Range
 from principia.lab.seeds import Seed
 from principia.networks.mlp import MLP
 from principia.networks.regions import (
@@ -62,16 +71,16 @@ def affine_on_cells(
         "patterns": equal(
             count_patterns(net, x), 2**units if cells == "one a pattern" else 2, tol=0, why=INTEGERS
         ),
-        "gradient within a cell": identical(slopes, first),
-        "differences within a cell": identical(y, y[::5].repeat_interleave(5) + rises),
-        "two layers are affine on polygons": identical(deep(inside), affine),
+        "gradient within a cell": equal_to_rounding(slopes, first),
+        "differences within a cell": equal_to_rounding(y, y[::5].repeat_interleave(5) + rises),
+        "two layers are affine on polygons": equal_to_rounding(deep(inside), affine),
         "patterns of the polygons": never(
             seen.reshape(len(found), -1) != found.pattern.numpy(), why="a definition"
         ),
         "one polygon a pattern": equal(
             len(found.pattern.unique(dim=0)), len(found), tol=0, why="cells are convex: integers"
         ),
-        "the polygons fill the box": identical(found.areas.sum(), 36.0),
+        "the polygons fill the box": equal_to_rounding(found.areas.sum(), 36.0),
     })
 
 

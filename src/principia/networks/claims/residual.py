@@ -7,11 +7,18 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from principia.lab.claims import claim
-from principia.lab.domains import Range
 from principia.lab.draws import randn
-from principia.lab.evidence import Evidence, Series
-from principia.lab.relations import at_least, at_most, equal, every, identical
+from principia.lab.evidence import (
+    Evidence,
+    Series,
+    at_least,
+    at_most,
+    claim,
+    equal,
+    equal_to_rounding,
+    every,
+)
+from principia.lab.params import Range
 from principia.lab.seeds import Seed
 from principia.networks.activations import ACTIVATIONS
 from principia.networks.residual import (
@@ -77,7 +84,7 @@ def projected_residual(
             linear = layer.branch.linear
             V = torch.eye(n).to(x) if layer.shortcut is None else layer.shortcut.weight
             bent = phi(torch.einsum("mn,bn->bm", linear.weight, x) + linear.bias)
-            parts[f"{name}, {kind}"] = identical(
+            parts[f"{name}, {kind}"] = equal_to_rounding(
                 torch.einsum("mn,bn->bm", V, x) + bent - rest, layer(x)
             )
     return every(parts)
@@ -114,11 +121,11 @@ def path_count(
             Series("L over k", steps, binomial, "predicted", "points"),
             x="branches k on the path", y="number of paths",
         ),
-        "network = sum over paths": identical(walked.sum(dim=0), net(x)),
-        "product = sum of products": identical(
+        "network = sum over paths": equal_to_rounding(walked.sum(dim=0), net(x)),
+        "product = sum of products": equal_to_rounding(
             paths.sum(dim=0), torch.linalg.multi_dot([*(Ws + torch.eye(dim).to(Ws)).flip(0)])
         ),
-        "each path": identical(x @ paths.mT, walked),
+        "each path": equal_to_rounding(x @ paths.mT, walked),
     })
 
 
@@ -161,9 +168,11 @@ def skip_gradient_product(
     flat = [torch.cat([part.flatten() for part in all_parts]) for all_parts in (exact, formula)]
     jacobian: Any = torch.autograd.functional.jacobian(net, x)
     return every({
-        "gradients of all Θ": identical(*flat),
-        "skip_jacobian since k": identical(torch.stack(found), torch.stack(products)),
-        "skip_jacobian since the input": identical(skip_jacobian(net, x[None])[0], jacobian),
+        "gradients of all Θ": equal_to_rounding(*flat),
+        "skip_jacobian since k": equal_to_rounding(torch.stack(found), torch.stack(products)),
+        "skip_jacobian since the input": equal_to_rounding(
+            skip_jacobian(net, x[None])[0], jacobian
+        ),
     })
 
 
@@ -237,10 +246,10 @@ def dense_width(
         joined, joined_widths = _bent_network(rng, n, depth, "tanh", 1.0), [n] * (depth + 1)
     jacobian: Any = torch.autograd.functional.jacobian(joined, x)
     return every({
-        "block ∂x/∂x": identical(jacobian[-n:], torch.eye(n)),
+        "block ∂x/∂x": equal_to_rounding(jacobian[-n:], torch.eye(n)),
         "widths": equal(
             joined_widths, [n + layer * growth for layer in range(depth + 1)], tol=0, why="a count"
         ),
         "widths of the outputs": equal(widths, block.widths, tol=0, why="a count"),
-        "recursion": identical(block(x), torch.cat(made)),
+        "recursion": equal_to_rounding(block(x), torch.cat(made)),
     })

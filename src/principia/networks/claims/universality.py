@@ -9,19 +9,20 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from principia.lab.claims import claim
-from principia.lab.domains import Choice, Range
-from principia.lab.evidence import Evidence, Series
-from principia.lab.relations import (
+from principia.lab.evidence import (
+    Evidence,
+    Series,
     at_least,
     at_most,
+    claim,
     equal,
+    equal_to_rounding,
     every,
-    identical,
     never,
     slope,
     tends_to,
 )
+from principia.lab.params import Choice, Range
 from principia.lab.seeds import Seed
 from principia.networks.universality import (
     REFINED,
@@ -63,7 +64,7 @@ def weierstrass(
             Series("1/√(2πd)", degrees, limit / np.sqrt(degrees), role="predicted"),
             x="degree d", y="sup error", log="xy",
         ),
-        "x³ becomes a binomial moment": identical(bernstein(lambda t: t**3, d)(x), moment),
+        "x³ becomes a binomial moment": equal_to_rounding(bernstein(lambda t: t**3, d)(x), moment),
     })
 
 
@@ -287,5 +288,5 @@ def lifting(
             Series("largest of 10,000 points", dims, gaps),
             Series("ε ‖c‖₁", dims, bounds, "bound"), x="dimension n", y="error of the sum", log="y",
         ),
-        "lift of exp itself": identical(torch.stack(lifted), torch.stack(sums)),
+        "lift of exp itself": equal_to_rounding(torch.stack(lifted), torch.stack(sums)),
     })

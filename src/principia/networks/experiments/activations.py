@@ -10,9 +10,9 @@ from torch.nn import functional as F
 from principia.lab import figures
 from principia.lab.data.fashion import fashion
 from principia.lab.data.handwriting import handwriting
-from principia.lab.domains import Count, Positive
-from principia.lab.evidence import Picture, Series
-from principia.lab.experiments import Run, at_least_goal, experiment
+from principia.lab.evidence import Plot, Series
+from principia.lab.params import PositiveFloat, PositiveInt
+from principia.lab.runs import Run, at_least_goal, experiment
 from principia.lab.training import OneCycle, Supervised, accuracy, fit
 from principia.networks.activations import ACTIVATIONS
 
@@ -23,7 +23,8 @@ from principia.networks.activations import ACTIVATIONS
     source="Xiao, Rasul and Vollgraf (2017), Table 3: MLPClassifier, 100 hidden units",
 )
 def activation_table(
-    run: Run, *, epochs: Count = 10, width: Count = 100, batch: Count = 64, lr: Positive = 0.003
+    run: Run, *, epochs: PositiveInt = 10, width: PositiveInt = 100, batch: PositiveInt = 64,
+    lr: PositiveFloat = 0.003
 ) -> None:
     """Trains one hidden layer with each activation: Fashion-MNIST, or 8 x 8 digits when quick."""
     from principia.networks.mlp import MLP
@@ -37,7 +38,7 @@ def activation_table(
         adam = torch.optim.Adam(model.parameters())
         trained = fit(
             model, (x.flatten(1), y), Supervised(F.cross_entropy), adam, epochs=epochs,
-            batch_size=batch, parts=[OneCycle(peak)], validation=(x_test.flatten(1), y_test),
+            batch_size=batch, callbacks=[OneCycle(peak)], validation=(x_test.flatten(1), y_test),
             metrics={"accuracy": accuracy}, seed=run.seed.child("fit"), run=run, name=name,
         )
         scores[name] = trained.history[-1]["validation_accuracy"]
@@ -45,7 +46,7 @@ def activation_table(
         if name == "relu":
             run.keep(model)
     bars = Series("test accuracy", list(scores), list(scores.values()), style="bars")
-    figure = figures.draw(Picture((bars,), "activation", "test accuracy"))
+    figure = figures.draw(Plot((bars,), "activation", "test accuracy"))
     figure.update_yaxes(range=[min(scores.values()) - 0.01, max(scores.values()) + 0.01])
     run.figure("accuracy", figure)
     run.figure("functions", _gallery())
@@ -56,7 +57,7 @@ def _gallery() -> Any:
     x, figure = torch.linspace(-3, 3, 301), make_subplots(3, 3, subplot_titles=list(ACTIVATIONS))
     for place, row in enumerate(ACTIVATIONS.values()):
         value = Series("function", x, row.module()(x), style="line")
-        picture = Picture((value, Series("derivative", x, row.derivative(x), "bound")))
+        picture = Plot((value, Series("derivative", x, row.derivative(x), "bound")))
         for trace in figures.draw(picture).data:
             trace.showlegend = place == 0
             figure.add_trace(trace, row=place // 3 + 1, col=place % 3 + 1)

@@ -9,9 +9,9 @@ from torch import Tensor
 
 from principia.lab import figures
 from principia.lab.data.uci import uci
-from principia.lab.domains import Range
-from principia.lab.evidence import Picture, Series
-from principia.lab.experiments import Run, at_most_goal, experiment
+from principia.lab.evidence import Plot, Series
+from principia.lab.params import Range
+from principia.lab.runs import Run, at_most_goal, experiment
 from principia.lab.seeds import Seed
 from principia.lab.training import OneCycle, Supervised, fit
 from principia.networks.barron import greedy_network, sigmoid_network, sigmoid_pool
@@ -43,7 +43,7 @@ def adaptive_vs_fixed(
         fit(
             network, (train[0], train[1][:, None]), Supervised(F.mse_loss),
             torch.optim.Adam(network.parameters()), steps=3000 if run.full else 600,
-            batch_size=256, parts=[OneCycle(2e-2)], seed=run.seed.child("net"), run=run,
+            batch_size=256, callbacks=[OneCycle(2e-2)], seed=run.seed.child("net"), run=run,
             name=f"n{n}",
         )
         trained = _mse(network, *test)
@@ -59,7 +59,7 @@ def adaptive_vs_fixed(
         ]
         if n == 5:
             run.keep(network)
-    picture = Picture(tuple(series), "units m", "mean squared error", log="xy")
+    picture = Plot(tuple(series), "units m", "mean squared error", log="xy")
     run.figure("error", figures.draw(picture))
     if run.full:
         run.record(**_energy(run, 32))

@@ -11,9 +11,9 @@ from torch.nn.functional import one_hot
 from principia.lab import figures
 from principia.lab.data.digits import digits
 from principia.lab.data.mnist import mnist
-from principia.lab.domains import Range
-from principia.lab.evidence import Picture, Series
-from principia.lab.experiments import Run, at_least_goal, at_most_goal, experiment
+from principia.lab.evidence import Plot, Series
+from principia.lab.params import Range
+from principia.lab.runs import Run, at_least_goal, at_most_goal, experiment
 from principia.networks.claims.linear_dynamics import (
     STEP,
     crossings,
@@ -69,7 +69,7 @@ def digit_modes(
         model, end = aligned_init(Gamma, a0, R), 2 * float(half_time(s[-1], a0))
         times, measured = _descent(run, model, Gamma, U, V, end, lr, f"{name}aligned start")
         predicted = mode_flow(s, a0, times)
-        picture = Picture(mode_curves(times, measured, predicted), "time", "strength of the modes")
+        picture = Plot(mode_curves(times, measured, predicted), "time", "strength of the modes")
         run.figure(f"{name}modes", figures.draw(picture))
 
         shapes = {"Q": (len(Gamma), hidden), "W": (hidden, X.shape[1])}
@@ -83,7 +83,7 @@ def digit_modes(
             halves = crossings(found, s / 2, float(times[1]))
             orders.append(kendalltau(s, -halves).statistic)  # type: ignore[attr-defined]
             curves = tuple(Series(f"s = {s[k]:.3f}", times, found[:, k], "other") for k in range(r))
-        run.figure(f"{name}random_start", figures.draw(Picture(curves, "time", picture.y)))
+        run.figure(f"{name}random_start", figures.draw(Plot(curves, "time", picture.y)))
         run.record(**{
             f"{name}modes": r, f"{name}dropped": whitener.dropped_,
             f"{name}strongest": float(s[0]), f"{name}weakest": float(s[-1]),

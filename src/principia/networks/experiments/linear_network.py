@@ -7,11 +7,10 @@ from torch.nn import functional
 
 from principia.lab import figures
 from principia.lab.data.handwriting import handwriting
-from principia.lab.domains import Range
-from principia.lab.evidence import Picture, Series
-from principia.lab.experiments import Run, at_most_goal, experiment
-from principia.lab.training import OneCycle, Reconstruction, fit
-from principia.lab.training.metrics import outputs_of
+from principia.lab.evidence import Plot, Series
+from principia.lab.params import Range
+from principia.lab.runs import Run, at_most_goal, experiment
+from principia.lab.training import OneCycle, Reconstruction, fit, outputs_of
 from principia.networks.claims.linear_network import weights_of
 from principia.networks.linear_network import LinearNetwork, autoencoder_from_svd, principal_angles
 
@@ -31,7 +30,7 @@ def pca_by_gradient(run: Run, *, epochs: Annotated[int, Range(1, 200)] = 10) -> 
     trained = fit(
         net, (x,), Reconstruction(functional.mse_loss),
         torch.optim.Adam(net.parameters(), lr=1e-3), epochs=epochs if run.full else 12 * epochs,
-        batch_size=256 if run.full else 64, parts=[OneCycle(1e-2)], validation=(x_test,),
+        batch_size=256 if run.full else 64, callbacks=[OneCycle(1e-2)], validation=(x_test,),
         seed=run.seed.child("fit"), run=run, name="autoencoder",
     )
     run.keep(net.cpu())
@@ -46,7 +45,7 @@ def pca_by_gradient(run: Run, *, epochs: Annotated[int, Range(1, 200)] = 10) -> 
     curve = [row["validation_loss"] for row in trained.history]
     falling = Series("autoencoder", range(1, len(curve) + 1), curve, style="line")
     line = Series("principal components", [1, len(curve)], [test_pca] * 2, "bound")
-    run.figure("loss", figures.draw(Picture((falling, line), "epoch", "test error", "y")))
+    run.figure("loss", figures.draw(Plot((falling, line), "epoch", "test error", "y")))
     inside = torch.linalg.qr(learned).Q
     rows = {"learned": learned, "component": components, "in span": inside @ inside.mT @ components}
     shown = [one[:, k].reshape(side, side) for one in rows.values() for k in range(8)]

@@ -10,19 +10,19 @@ from torch.nn import functional as F
 
 from principia.lab import figures
 from principia.lab.data.handwriting import handwriting
-from principia.lab.domains import Count, Range
-from principia.lab.evidence import Picture, Series
-from principia.lab.experiments import Run, at_most_goal, experiment
-from principia.lab.learners import learner
-from principia.lab.training import OneCycle, Supervised, accuracy, fit
+from principia.lab.evidence import Plot, Series
+from principia.lab.params import PositiveInt, Range
+from principia.lab.runs import Run, at_most_goal, experiment
+from principia.lab.training import OneCycle, Supervised, accuracy, fit, learner
 from principia.networks.maxout import Maxout, MaxoutMLP
 from principia.networks.mlp import MLP
 
 
 @learner
 def network(
-    inputs: Count, outputs: Count, rng: torch.Generator, *, hidden: tuple[Count, ...] = (32,),
-    pieces: Count = 3, dropout: Annotated[float, Range(0, 1, open="high")] = 0.0,
+    inputs: PositiveInt, outputs: PositiveInt, rng: torch.Generator, *,
+    hidden: tuple[PositiveInt, ...] = (32,),
+    pieces: PositiveInt = 3, dropout: Annotated[float, Range(0, 1, open="high")] = 0.0,
 ) -> nn.Module:
     """Builds a network of maxout layers for any table.
 
@@ -82,8 +82,8 @@ def _train(
     **options: Any,
 ) -> list[dict[str, float]]:
     return fit(
-        model, data, Supervised(loss), torch.optim.Adam(model.parameters()), parts=[OneCycle(lr)],
-        seed=run.seed.child(name), run=run, name=name, **options,
+        model, data, Supervised(loss), torch.optim.Adam(model.parameters()),
+        callbacks=[OneCycle(lr)], seed=run.seed.child(name), run=run, name=name, **options,
     ).history
 
 
@@ -99,7 +99,7 @@ def _units_figure(run: Run) -> Any:
     series = [Series(name, x[:, 0], target, "predicted") for name, target in targets.items()]
     series += [Series(f"learned {name}", x[:, 0], one, "other")
                for name, one in zip(targets, learned, strict=True)]
-    return figures.draw(Picture(tuple(series), "x", "unit of 5 pieces"))
+    return figures.draw(Plot(tuple(series), "x", "unit of 5 pieces"))
 
 
 def _moons_figure(run: Run) -> Any:
@@ -114,7 +114,7 @@ def _moons_figure(run: Run) -> Any:
     clouds = [
         Series(f"moon {k}", x[y == k, 0], x[y == k, 1], "other", "points") for k in (0, 1)
     ]
-    figure = figures.draw(Picture(tuple(clouds), "x₁", "x₂"))
+    figure = figures.draw(Plot(tuple(clouds), "x₁", "x₂"))
     return figure.add_contour(
         x=across.tolist(), y=up.tolist(), z=shares.numpy().round(4).tolist(), opacity=0.4,
         colorscale="RdBu", showscale=False, contours={"start": 0, "end": 1, "size": 0.25},

@@ -12,19 +12,17 @@ from torch.nn import functional
 from principia.lab import figures
 from principia.lab.data.fashion import fashion
 from principia.lab.data.handwriting import handwriting
-from principia.lab.domains import Count, Range
-from principia.lab.evidence import Picture
-from principia.lab.experiments import Run, at_least_goal, at_most_goal, experiment
-from principia.lab.learners import learner
-from principia.lab.training import OneCycle, Supervised, accuracy, fit
-from principia.lab.training.metrics import outputs_of
+from principia.lab.evidence import Plot
+from principia.lab.params import PositiveInt, Range
+from principia.lab.runs import Run, at_least_goal, at_most_goal, experiment
+from principia.lab.training import OneCycle, Supervised, accuracy, fit, learner, outputs_of
 from principia.networks.mlp import MLP, ActivationName, level_set_points
 
 
 @learner
 def network(
-    inputs: Count, outputs: Count, rng: torch.Generator, *, hidden: tuple[Count, ...] = (64, 64),
-    activation: ActivationName = "relu",
+    inputs: PositiveInt, outputs: PositiveInt, rng: torch.Generator, *,
+    hidden: tuple[PositiveInt, ...] = (64, 64), activation: ActivationName = "relu",
 ) -> nn.Module:
     """Builds an MLP for any table.
 
@@ -62,7 +60,7 @@ def hidden_300(
         histories[name] = fit(
             models[name], (x.flatten(1), y), Supervised(loss),
             torch.optim.Adam(models[name].parameters()), epochs=epochs,
-            batch_size=128 if run.full else 32, parts=[OneCycle(0.005)],
+            batch_size=128 if run.full else 32, callbacks=[OneCycle(0.005)],
             validation=(x_test.flatten(1), y_test), metrics={"accuracy": accuracy},
             seed=run.seed.child(f"{name} batches"), run=run, name=name,
         ).history
@@ -98,7 +96,7 @@ def _moons(run: Run) -> Any:
     mlp = MLP([2, 32, 32, 2], activation="tanh", rng=run.seed.child("plane").torch())
     fit(
         mlp, (x, y), Supervised(functional.cross_entropy), torch.optim.Adam(mlp.parameters()),
-        steps=800, batch_size=50, parts=[OneCycle(0.02)], seed=run.seed.child("moons batches"),
+        steps=800, batch_size=50, callbacks=[OneCycle(0.02)], seed=run.seed.child("moons batches"),
         run=run, name="moons",
     )
     mlp = mlp.cpu().double().requires_grad_(False)
@@ -108,7 +106,7 @@ def _moons(run: Run) -> Any:
 
     ticks = torch.linspace(-2, 3, 151, dtype=torch.float64)
     heights = logit(torch.cartesian_prod(ticks, ticks)).view(151, 151).mT.clamp(-15, 15)
-    figure = figures.draw(Picture((), "x₁", "x₂"))
+    figure = figures.draw(Plot((), "x₁", "x₂"))
     figure.add_trace(go.Contour(
         x=ticks.numpy(), y=ticks.numpy(), z=heights.numpy(), name="logit", opacity=0.7,
         colorscale="RdBu", contours={"start": -15, "end": 15, "size": 3},

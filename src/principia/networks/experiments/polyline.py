@@ -9,9 +9,9 @@ from torch import Tensor
 from principia.lab import figures
 from principia.lab.data.photographs import photographs
 from principia.lab.data.speech import spoken_digit
-from principia.lab.domains import Range
-from principia.lab.evidence import Picture, Series
-from principia.lab.experiments import Run, at_most_goal, experiment
+from principia.lab.evidence import Plot, Series
+from principia.lab.params import Range
+from principia.lab.runs import Run, at_most_goal, experiment
 from principia.lab.training import Supervised, fit, rmse
 from principia.networks.claims.polyline import Pieces
 from principia.networks.polyline import (
@@ -67,5 +67,5 @@ def _two_fits(run: Run, name: str, y: Tensor, m: int) -> tuple[Tensor, Polyline,
         Series("the knots", best.knots, best.values),
         Series("equal knots", even.knots, even.values, role="bound"),
     )
-    run.figure(name, figures.draw(Picture(series, "place", "signal")))
+    run.figure(name, figures.draw(Plot(series, "place", "signal")))
     return x, best, even

@@ -12,9 +12,9 @@ from torch.nn import functional as F
 from principia.lab import figures
 from principia.lab.data.handwriting import handwriting
 from principia.lab.data.synthetic import moons
-from principia.lab.domains import Range
-from principia.lab.evidence import Picture, Series
-from principia.lab.experiments import Run, at_least_goal, at_most_goal, experiment
+from principia.lab.evidence import Plot, Series
+from principia.lab.params import Range
+from principia.lab.runs import Run, at_least_goal, at_most_goal, experiment
 from principia.lab.training import OneCycle, Supervised, accuracy, fit
 from principia.networks.mlp import MLP
 from principia.networks.regions import Regions, regions_2d, zaslavsky
@@ -70,7 +70,7 @@ def picture_of_regions(
     nets = [one[0] for row in table["moons"] for one in row]
     far = [net(1e4 * F.normalize(test[0])).softmax(dim=1).amax(dim=1) >= 0.999 for net in nets]
     run.record(far_certain=float(torch.cat(far).double().mean()))
-    run.figure("counts", figures.draw(Picture(tuple(series), "hidden layers", "regions")))
+    run.figure("counts", figures.draw(Plot(tuple(series), "hidden layers", "regions")))
     run.figure("confidence", _confidence_figure(nets[layers - 1]))
     run.keep(nets[layers - 1])
 
@@ -85,7 +85,7 @@ def _trained(
     before, steps = len(regions_2d(net, box, plane=plane)), 600 if plane is None else 1800
     trained = fit(
         net, train, Supervised(F.cross_entropy), torch.optim.Adam(net.parameters(), lr=1e-2),
-        steps=steps if run.full else 150, batch_size=100, parts=[OneCycle(2e-2)],
+        steps=steps if run.full else 150, batch_size=100, callbacks=[OneCycle(2e-2)],
         validation=test, metrics={"accuracy": accuracy}, seed=seed, run=run, name=name,
     )
     after = regions_2d(net, box, plane=plane)

@@ -11,12 +11,10 @@ from torch.nn import functional
 
 from principia.lab import figures
 from principia.lab.data.handwriting import handwriting
-from principia.lab.domains import Count, Range
-from principia.lab.evidence import Picture, Role, Series
-from principia.lab.experiments import Run, at_most_goal, experiment
-from principia.lab.learners import learner
-from principia.lab.training import Supervised, accuracy, fit
-from principia.lab.training.metrics import evaluate
+from principia.lab.evidence import Plot, Role, Series
+from principia.lab.params import PositiveInt, Range
+from principia.lab.runs import Run, at_most_goal, experiment
+from principia.lab.training import Supervised, accuracy, evaluate, fit, learner
 from principia.networks.mlp import MLP
 from principia.networks.residual import DenseBlock, ResidualMLP, he_init, he_linear
 
@@ -25,7 +23,8 @@ COLORS: Mapping[str, Role] = {"plain": "predicted", "residual": "measured", "den
 
 @learner
 def network(
-    inputs: Count, outputs: Count, rng: torch.Generator, *, width: Count = 64, depth: Count = 8
+    inputs: PositiveInt, outputs: PositiveInt, rng: torch.Generator, *, width: PositiveInt = 64,
+    depth: PositiveInt = 8
 ) -> nn.Module:
     """Builds a residual network with branches scaled by 1/√depth for any table.
 
@@ -94,7 +93,7 @@ def _drawn(curves: dict[str, dict[int, float]], x: str, y: str, log: Any = "") -
     series = [
         Series(kind, [*one], [*one.values()], COLORS[kind], "line") for kind, one in curves.items()
     ]
-    figure = figures.draw(Picture(tuple(series), x, y, log))
+    figure = figures.draw(Plot(tuple(series), x, y, log))
     return figure.update_traces(mode="lines+markers")
 
 

@@ -8,9 +8,9 @@ from torch.nn import functional as F
 
 from principia.lab import figures
 from principia.lab.data.photographs import photographs
-from principia.lab.domains import Range
-from principia.lab.evidence import Picture, Series
-from principia.lab.experiments import Run, at_most_goal, experiment
+from principia.lab.evidence import Plot, Series
+from principia.lab.params import Range
+from principia.lab.runs import Run, at_most_goal, experiment
 from principia.networks.universality import RidgeSpan, cube_grid
 
 IMAGE_GOALS = {
@@ -57,4 +57,4 @@ def fit_image(run: Run, *, scale: Annotated[float, Range(3, 10)] = 5.0) -> None:
     shown = [one.reshape(side, side).clamp(0, 1) for one in pictures.values()]
     run.figure("reconstructions", figures.images(shown, list(pictures), columns=4))
     curves = tuple(Series(shape, widths, one, "other") for shape, one in errors.items())
-    run.figure("errors", figures.draw(Picture(curves, "ridges", "RMSE", log="xy")))
+    run.figure("errors", figures.draw(Plot(curves, "ridges", "RMSE", log="xy")))

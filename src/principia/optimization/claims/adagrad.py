@@ -7,12 +7,10 @@ import torch
 from torch import nn
 from torch.optim import SGD, Adagrad, RMSprop
 
-from principia.lab.claims import claim
-from principia.lab.domains import Range
-from principia.lab.evidence import Evidence, Series
-from principia.lab.optimizers import fed
-from principia.lab.relations import at_most, equal, every, never, slope
+from principia.lab.evidence import Evidence, Series, at_most, claim, equal, every, never, slope
+from principia.lab.params import Range
 from principia.lab.seeds import Seed
+from principia.lab.training.optimizers import fed
 from principia.optimization.adagrad import effective_lr, online_regret
 from principia.optimization.gradient_descent import descend
 from principia.optimization.problems import Quadratic, noisy_logistic

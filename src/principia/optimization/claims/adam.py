@@ -10,12 +10,20 @@ from torch import Tensor
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LambdaLR
 
-from principia.lab.claims import claim
-from principia.lab.domains import Range
-from principia.lab.evidence import Evidence, Series
-from principia.lab.optimizers import fed, steps_along
-from principia.lab.relations import at_least, at_most, equal, estimates, every, slope
+from principia.lab.evidence import (
+    Evidence,
+    Series,
+    at_least,
+    at_most,
+    claim,
+    equal,
+    every,
+    slope,
+    within_errors,
+)
+from principia.lab.params import Range
 from principia.lab.seeds import Seed
+from principia.lab.training.optimizers import fed, steps_along
 from principia.optimization.adam import DEFAULTS, Adam, alternating_losses
 from principia.optimization.gradient_descent import descend
 from principia.optimization.momentum import EMAMomentum
@@ -185,7 +193,7 @@ def corrected_moments_are_unbiased(
     for place, (name, truth) in enumerate(truths.items()):
         draws = torch.stack([pair[place] for pair in found.values()])
         error, raw = draws.std(dim=1) / math.sqrt(rows), 1 - betas[place] ** np.arange(1, 11)
-        parts[name] = estimates(
+        parts[name] = within_errors(
             draws.mean(dim=1), torch.full((3,), truth), error=error, k=4, why="mean of the rows"
         ).drawn(
             Series("measured", list(found), draws.mean(dim=1) / truth, error=4 * error / truth),

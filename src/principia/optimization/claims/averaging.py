@@ -12,11 +12,19 @@ from torch.optim import SGD
 from torch.optim.lr_scheduler import LambdaLR
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
-from principia.lab.claims import claim
 from principia.lab.data.digits import digits
-from principia.lab.domains import Range
-from principia.lab.evidence import Evidence, Series
-from principia.lab.relations import at_least, at_most, equal, estimates, every, slope
+from principia.lab.evidence import (
+    Evidence,
+    Series,
+    at_least,
+    at_most,
+    claim,
+    equal,
+    every,
+    slope,
+    within_errors,
+)
+from principia.lab.params import Range
 from principia.lab.seeds import Seed
 from principia.networks.mlp import MLP
 from principia.optimization.averaging import Averaged, WeightAverage, exponential, tail
@@ -171,7 +179,7 @@ def averaging_is_efficient(
     limit = float((sigma / lam).square().sum())
     exact = _exact(lam, sigma, steps)[at - 1]
     found, error = errors.mean(dim=1), errors.std(dim=1) / runs**0.5
-    return estimates(
+    return within_errors(
         found[-1], limit, error=error[-1], k=4, bias=(exact[-1] - limit).abs(),
         why="mean over the runs; the limit is not reached after so many steps, by the recursion "
         "of the second moments",
@@ -219,7 +227,7 @@ def ema_variance_factor(
     s2 = sigma**2 / (1 - chain**2)
     expected = torch.cat([s2 * share * bonus, s2])
     error = (2 / runs) ** 0.5 * variance[-1]
-    return estimates(
+    return within_errors(
         variance[-1], expected, error=error, k=4, bias=1e-5 * expected,
         why="variances of independent Gaussian runs; the start is forgotten but for e⁻¹⁶",
     ).drawn(

@@ -11,11 +11,18 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.optim import SGD, Adam, Optimizer
 
-from principia.lab.claims import claim
 from principia.lab.data.digits import digits
-from principia.lab.domains import Range
-from principia.lab.evidence import Evidence, Series
-from principia.lab.relations import at_least, equal, estimates, every, identical
+from principia.lab.evidence import (
+    Evidence,
+    Series,
+    at_least,
+    claim,
+    equal,
+    equal_to_rounding,
+    every,
+    within_errors,
+)
+from principia.lab.params import Range
 from principia.lab.seeds import Seed
 from principia.optimization.curriculum import (
     SIGMAS,
@@ -53,7 +60,7 @@ def smoothing_closed_form(
     along = torch.cat([line[:, None], torch.zeros(len(line), dim - 1)], dim=1)
     few = smoothed(Rastrigin(dim), sigma, 2000, seed.child("picture").torch())
     return every({
-        "mean over the cloud": estimates(
+        "mean over the cloud": within_errors(
             pairs.mean(dim=1), exact.value(x), error=pairs.std(dim=1) / pairs.shape[1] ** 0.5, k=4,
             why="of the mean over independent pairs of opposite points",
         ).drawn(
@@ -62,8 +69,8 @@ def smoothing_closed_form(
             Series("closed form", line, exact.value(along), "predicted"),
             x="x₁, the others 0", y="objective and its smoothing",
         ),
-        "sampled value": identical(cloud.value(x[:5]), pairs[:5].mean(dim=1)),
-        "smoothing twice": identical(
+        "sampled value": equal_to_rounding(cloud.value(x[:5]), pairs[:5].mean(dim=1)),
+        "smoothing twice": equal_to_rounding(
             smoothed(smoothed(Rastrigin(dim), 0.6 * sigma), 0.8 * sigma).value(x),
             smoothed(Rastrigin(dim), sigma).value(x),
         ),
@@ -97,7 +104,7 @@ def smoothing_convexifies(
         "where it becomes convex": equal(
             high, CONVEX, tol=1e-3, why="bisection to 1e-6; the grid holds the least convex point"
         ),
-        "strong convexity": identical(
+        "strong convexity": equal_to_rounding(
             here.min(), 2 - WAVE * math.exp(-2 * math.pi**2 * sigma**2)
         ),
     })
@@ -173,7 +180,7 @@ def curriculum_ends_uniform(
             x="difficulty, from the easiest twentieth to the hardest",
             y="draws over those of a uniform sampler",
         )
-        parts[f"{kind}, minimizer"] = identical(
+        parts[f"{kind}, minimizer"] = equal_to_rounding(
             torch.linalg.lstsq(root * X, root * y, driver="gelsd").solution, whole
         )
     return every(parts)

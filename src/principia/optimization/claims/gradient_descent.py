@@ -13,10 +13,19 @@ from torch.nn import functional as F
 from torch.nn.utils import parameters_to_vector
 from torch.optim import SGD
 
-from principia.lab.claims import claim
-from principia.lab.domains import Range
-from principia.lab.evidence import Evidence, Series
-from principia.lab.relations import at_least, at_most, equal, every, identical, never, slope
+from principia.lab.evidence import (
+    Evidence,
+    Series,
+    at_least,
+    at_most,
+    claim,
+    equal,
+    equal_to_rounding,
+    every,
+    never,
+    slope,
+)
+from principia.lab.params import Range
 from principia.lab.seeds import Seed
 from principia.lab.training import Supervised, fit
 from principia.networks.mlp import MLP
@@ -141,7 +150,7 @@ def sufficient_decrease_is_a_bound(
                 Series("h − ‖∇h‖²/2L", curvature, promised, role="bound"),
                 x="curvature along the step, L = 1", y="value",
             )
-            parts["stiffest axis: equality"] = identical(new[-1], promised[-1])
+            parts["stiffest axis: equality"] = equal_to_rounding(new[-1], promised[-1])
     return every(parts)
 
 
@@ -162,7 +171,7 @@ def stable_iff_below_two_over_smoothness(
         path = descend(problem, SGD(problem.parameters(), lr=lr), steps, record=("theta",))
         times, left = path.step, (path["theta"][:, 0] @ basis).abs().amax(dim=1)
         theory = (1 - lr * lam).abs().max() ** times
-        parts[f"{share:g}/L: the theory"] = identical(left, theory)
+        parts[f"{share:g}/L: the theory"] = equal_to_rounding(left, theory)
         if form == "printed" or share < 2:
             why = "the slowest factor is 1 - 1/60 at most, to the power 500 or more"
             parts[f"{share:g}/L converges"] = at_most(left[-1], 1e-3, why=why)
@@ -204,7 +213,7 @@ def best_fixed_step(
             Series("the step that is taken", [lr, lr], [0, 1], role="bound"),
             x="step size η", y="share that is left of the worst direction",
         ),
-        "30 steps": identical(left, promised ** path.step.double()),
+        "30 steps": equal_to_rounding(left, promised ** path.step.double()),
     })
 
 
@@ -239,7 +248,7 @@ def critical_point_within_budget(
             Series("budget", [1, budget.max()], [1, budget.max()], role="bound"),
             x="budget of steps", y="steps that were needed", log="xy",
         )
-    return replace(every(parts), picture=parts["ripples"].picture)
+    return replace(every(parts), plot=parts["ripples"].plot)
 
 
 @claim(
@@ -359,7 +368,7 @@ def second_order_prediction(
     trace = descend(walk, SGD(walk.parameters(), lr=lr), 20, record=("theta", "value"))
     logged = fit(
         net, (x, y), objective, SGD(net.parameters(), lr=lr), steps=20, batch_size=30,
-        parts=[PredictedChange(objective)], seed=seed,
+        callbacks=[PredictedChange(objective)], seed=seed,
     ).history
     promised, _ = taylor_prediction(problem.at(trace["theta"][:-1, 0]), lr)
     bowl = _bowl(seed, 5, 10.0).at(torch.randn(networks, 5, generator=rng))
@@ -371,11 +380,13 @@ def second_order_prediction(
             lrs, torch.stack(errors), 3.0, tol=0.15, why=why,
             labels=("step size η", "error of the prediction"),
         ),
-        "logged predictions": identical([row["predicted_change"] for row in logged], promised),
-        "logged changes": identical(
+        "logged predictions": equal_to_rounding(
+            [row["predicted_change"] for row in logged], promised
+        ),
+        "logged changes": equal_to_rounding(
             [row["actual_change"] for row in logged], trace["value"].diff(dim=0)[:, 0]
         ),
-        "a quadratic": identical(change, shift),
+        "a quadratic": equal_to_rounding(change, shift),
         "too long": never(too_long != (shift >= 0), why="of a parabola the prediction is exact"),
     })
 

@@ -7,10 +7,8 @@ import torch
 from scipy.integrate import simpson
 from torch import Tensor
 
-from principia.lab.claims import claim
-from principia.lab.domains import Range
-from principia.lab.evidence import Evidence, Series
-from principia.lab.relations import at_most, equal, every, slope
+from principia.lab.evidence import Evidence, Series, at_most, claim, equal, every, slope
+from principia.lab.params import Range
 from principia.lab.seeds import Seed
 from principia.optimization.gradient_descent import descend
 from principia.optimization.gradient_flow import GradientFlow, Method, heun, modified_objective
@@ -183,7 +181,7 @@ def gd_follows_modified_flow(
         errors.append(float((descent - flow).norm()))
         others.append(float((descent - plain).norm()))
     found = slope(steps, errors, 2.0, tol=0.1, why="the next term bends the line by the step")
-    series = found.picture.series if found.picture else ()
+    series = found.plot.series if found.plot else ()
     return found.drawn(
         *series, Series("from the plain flow", steps, others, "other"),
         x="step η", y="distance of descent from the flow", log="xy",

@@ -9,11 +9,19 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from principia.lab.claims import claim
 from principia.lab.data.digits import digits
-from principia.lab.domains import Range
-from principia.lab.evidence import Evidence, Series
-from principia.lab.relations import at_least, at_most, equal, every, identical, never
+from principia.lab.evidence import (
+    Evidence,
+    Series,
+    at_least,
+    at_most,
+    claim,
+    equal,
+    equal_to_rounding,
+    every,
+    never,
+)
+from principia.lab.params import Range
 from principia.lab.seeds import Seed
 from principia.lab.training import accuracy
 from principia.networks.mlp import MLP
@@ -239,14 +247,14 @@ def sharpness_is_not_invariant(
             Series("that of the next layer, times α²", factors, lowest, "bound"),
             x="α", y="largest eigenvalue of the Hessian", log="xy",
         ),
-        "outputs": identical(nets[-1](x), net(x)),
+        "outputs": equal_to_rounding(nets[-1](x), net(x)),
         "at least the next layer's": at_least(
             found, lowest, slack=1e-3 * lowest, why="a block of the Hessian; Lanczos to 1e-4"
         ),
         "rise in random directions": at_least(
             random[-1], 2 * random[0], why="most directions touch the sharp layer; measured 10"
         ),
-        "rise of a round parabola": identical(known, 0.1**2 / 2),
+        "rise of a round parabola": equal_to_rounding(known, 0.1**2 / 2),
     })
 
 

@@ -7,10 +7,18 @@ import numpy as np
 import torch
 from torch import nn
 
-from principia.lab.claims import claim
-from principia.lab.domains import Fraction, Range
-from principia.lab.evidence import Evidence, Series
-from principia.lab.relations import at_least, at_most, equal, every, identical, slope
+from principia.lab.evidence import (
+    Evidence,
+    Series,
+    at_least,
+    at_most,
+    claim,
+    equal,
+    equal_to_rounding,
+    every,
+    slope,
+)
+from principia.lab.params import Range, UnitInterval
 from principia.lab.seeds import Seed
 from principia.optimization.gradient_descent import best_fixed_lr, descend
 from principia.optimization.momentum import EMAMomentum, HeavyBall, tuned_heavy_ball
@@ -20,7 +28,7 @@ from principia.optimization.problems import Lessard, Problem, Quadratic, noisy_l
 @claim(control={"dampening": 0.5}, source="Sutskever et al. 2013, sec. 2")
 def torch_momentum_is_heavy_ball(
     seed: Seed, *, dim: Annotated[int, Range(1, 50)] = 8,
-    beta: Annotated[float, Range(0, 0.99)] = 0.9, dampening: Fraction = 0.0,
+    beta: Annotated[float, Range(0, 0.99)] = 0.9, dampening: UnitInterval = 0.0,
 ) -> Evidence:
     r"""For a constant step `torch.optim.SGD(momentum)` is the two-point form of the heavy ball."""
     risk = noisy_logistic(seed.torch(), dim=dim)
@@ -66,7 +74,7 @@ def constant_gradient_step(
     formula = -lr * ((1 - beta**t) / (1 - beta) - missing)
     shown = slice(0, math.ceil(6 / (1 - beta)))
     return every({
-        "finite t": identical(factor, formula[:, None].expand_as(factor)).drawn(
+        "finite t": equal_to_rounding(factor, formula[:, None].expand_as(factor)).drawn(
             Series("step / gradient", t[shown], factor[shown, 0]),
             Series("formula", t[shown], formula[shown], "predicted"),
             x="step t", y="move, in units of the gradient",

@@ -11,11 +11,18 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.optim import Optimizer
 
-from principia.lab.claims import claim
-from principia.lab.domains import Range
 from principia.lab.draws import randn
-from principia.lab.evidence import Evidence, Series
-from principia.lab.relations import at_least, at_most, equal, every, identical
+from principia.lab.evidence import (
+    Evidence,
+    Series,
+    at_least,
+    at_most,
+    claim,
+    equal,
+    equal_to_rounding,
+    every,
+)
+from principia.lab.params import Range
 from principia.lab.seeds import Seed
 from principia.networks.mlp import MLP
 from principia.optimization.muon import Muon, orthogonalize, split_parameters
@@ -52,7 +59,7 @@ def update_is_orthogonal(
             Series("of M, over its largest", index, before[0] / top, "other"),
             x="number of the singular value", y="singular value", log="y",
         )
-        parts[f"distance, {m} x {n}"] = identical(distance, (before - 1).norm(dim=1))
+        parts[f"distance, {m} x {n}"] = equal_to_rounding(distance, (before - 1).norm(dim=1))
         parts[f"rivals, {m} x {n}"] = at_least(
             others, distance.expand_as(others), slack=1e-12 * math.sqrt(m * n),
             why="a theorem; rounding of a norm",
@@ -85,7 +92,7 @@ def steepest_in_spectral_norm(
     gains = (drawn * G).sum(dim=(1, 2)) / nuclear
     found, index = (P * G).sum(), torch.linspace(0, 100, rivals)
     return every({
-        "gain": identical(found, nuclear).drawn(
+        "gain": equal_to_rounding(found, nuclear).drawn(
             Series("other steps of norm 1, sorted", index, gains.sort().values, style="line"),
             Series("this step", [0, 100], [found / nuclear] * 2, "other"),
             Series("nuclear norm", [0, 100], [1, 1], "bound"),
@@ -197,7 +204,7 @@ def rare_directions_amplified(
         "steps to half the error": at_most(
             len(ours) - 1, halved / 50, why="1/(2 lr) steps against ln 2 / rarest"
         ),
-        "law of gradient descent": identical(
+        "law of gradient descent": equal_to_rounding(
             plain, (1 - rarest) ** torch.arange(101, dtype=plain.dtype)
         ),
     }).drawn(
@@ -234,7 +241,7 @@ def rms_step_is_shape_free(
         rows, columns = moved.shape[1:]
         found.append(math.sqrt(columns / rows) * torch.linalg.matrix_norm(moved, 2))
     norms, words = torch.stack(found) / lr, [" x ".join(map(str, shape)) for shape in shapes]
-    return identical(norms, torch.ones_like(norms)).drawn(
+    return equal_to_rounding(norms, torch.ones_like(norms)).drawn(
         Series("measured", words, norms[:, -1]), Series("1", words, [1] * 4, "predicted"),
         x="shape of the weight", y="RMS-to-RMS norm of the step, over lr",
     )

@@ -8,10 +8,18 @@ import torch
 from torch import Tensor, nn
 from torch.optim import SGD
 
-from principia.lab.claims import claim
-from principia.lab.domains import Range
-from principia.lab.evidence import Evidence, Series
-from principia.lab.relations import at_least, at_most, equal, every, identical, slope
+from principia.lab.evidence import (
+    Evidence,
+    Series,
+    at_least,
+    at_most,
+    claim,
+    equal,
+    equal_to_rounding,
+    every,
+    slope,
+)
+from principia.lab.params import Range
 from principia.lab.seeds import Seed
 from principia.optimization.gradient_descent import Trace, descend
 from principia.optimization.momentum import HeavyBall, tuned_heavy_ball
@@ -115,7 +123,7 @@ def convex_rate(
             t[late], gap[late], -2.0, tol=0.05, labels=labels,
             why="-2 in the limit; where λ is not below 1/t all is damped, felt like 1/√t",
         ),
-        "βₜ": identical(_shares(share, len(early)), (early - 1) / (early + 2)),
+        "βₜ": equal_to_rounding(_shares(share, len(early)), (early - 1) / (early + 2)),
     })
 
 
@@ -163,7 +171,7 @@ def strongly_convex_rate(
             *curves, Series("bound", [0, 10], [1, 1], "bound"),
             x="step t, in units of √κ", y="gap from the flattest direction / bound", log="y",
         ),
-        "flattest direction": identical(
+        "flattest direction": equal_to_rounding(
             torch.cat(slowest), torch.cat(formula), why="a double root 1 - 1/√κ; float64 rounding"
         ),
         "off quadratics": at_most(off.max(), 1, slack=1e-9, why=why),
@@ -246,7 +254,7 @@ def restart_recovers_linear_rate(
             Series("bound with μ known", shown, bound[shown], "bound"),
             x="step t", y="h above its minimum", log="y",
         ),
-        "anew is like at first": identical(path[turn : turn + 51], fresh),
+        "anew is like at first": equal_to_rounding(path[turn : turn + 51], fresh),
     })
 
 

@@ -11,11 +11,9 @@ from torch.func import functional_call, grad, jacrev
 from torch.nn import functional as F
 from torch.optim import SGD
 
-from principia.lab.claims import claim
-from principia.lab.domains import Range
 from principia.lab.draws import randn
-from principia.lab.evidence import Evidence, Series
-from principia.lab.relations import at_most, equal, every, identical
+from principia.lab.evidence import Evidence, Series, at_most, claim, equal, equal_to_rounding, every
+from principia.lab.params import Range
 from principia.lab.seeds import Seed
 from principia.mathematics.taylor import newton
 from principia.networks.linear_dynamics import Whitener
@@ -80,7 +78,7 @@ def preconditioned_step_limit(
         "relative_conditioning": equal(
             relative_conditioning(A, H), [a, 1.0], tol=1e-9, why="rounding, times the condition"
         ),
-        "diagonal and function": identical(
+        "diagonal and function": equal_to_rounding(
             torch.stack(forms), torch.stack([_path(small, 0.5, scales.sqrt().diag(), 5)] * 2)
         ),
     })
@@ -125,7 +123,9 @@ def newton_cg_is_newton(
             x="inner steps k", y="distance from Newton's step, in the norm of H", log="y",
         ),
         "theory": at_most(errors, bounds, slack=1e-9, why="a theorem, but for its end by rounding"),
-        "the step of the Taylor page": identical(step, x - newton(risk.value, x, 1, 0, False)[1]),
+        "the step of the Taylor page": equal_to_rounding(
+            step, x - newton(risk.value, x, 1, 0, False)[1]
+        ),
         "where the curvature is negative": at_most(
             -dented.gradient(dented.theta)[0] @ _newton_step(dented, dense=0), 0, why="downhill"
         ),
@@ -208,7 +208,7 @@ def whitening_is_preconditioning(
             Series("raw, best η", range(21), raw.clamp(min=floor), "other"),
             x="step", y="length of the gradient", log="y",
         ),
-        "predictions with A = E[xx'] on raw inputs": identical(divided, white),
+        "predictions with A = E[xx'] on raw inputs": equal_to_rounding(divided, white),
         "ends of the spectrum": equal(
             relative_conditioning(torch.eye(features).to(X), chosen.X.mT @ chosen.X / len(X)),
             [1.0, 1.0], tol=1e-9, why="rounding of a mean",
@@ -262,8 +262,8 @@ def natural_gradient_is_newton(
             Series("entries", H.flatten(), fisher.flatten()), Series("equal", ends, ends, "bound"),
             x="entry of the Hessian", y="entry of the Fisher information",
         ),
-        "its definition": identical(fisher, expected),
-        "natural gradient and Newton's step": identical(direction, start - weight.detach()),
+        "its definition": equal_to_rounding(fisher, expected),
+        "natural gradient and Newton's step": equal_to_rounding(direction, start - weight.detach()),
     })
 
 

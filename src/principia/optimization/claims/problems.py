@@ -6,10 +6,17 @@ from typing import Annotated, cast
 import torch
 from torch import Tensor
 
-from principia.lab.claims import claim
-from principia.lab.domains import Range
-from principia.lab.evidence import Evidence, Series
-from principia.lab.relations import at_least, at_most, estimates, every, identical
+from principia.lab.evidence import (
+    Evidence,
+    Series,
+    at_least,
+    at_most,
+    claim,
+    equal_to_rounding,
+    every,
+    within_errors,
+)
+from principia.lab.params import Range
 from principia.lab.seeds import Seed
 from principia.optimization.problems import (
     DoubleWell,
@@ -93,8 +100,8 @@ def known_places(
     for name, (problem, point, height, curvatures) in cases.items():
         at = torch.tensor(point, dtype=torch.float64)
         found = torch.autograd.functional.hessian(problem.value, at)
-        parts[name] = identical(problem.value(at), height)
-        parts[f"{name}: curvatures"] = identical(
+        parts[name] = equal_to_rounding(problem.value(at), height)
+        parts[f"{name}: curvatures"] = equal_to_rounding(
             torch.linalg.eigvalsh(cast("Tensor", found)), curvatures
         )
         starts = at + 3 * torch.randn(500, len(point), generator=seed.torch(), dtype=at.dtype)
@@ -126,14 +133,14 @@ def noise_is_added_to_the_gradient(
     middle = (edges[1:] + edges[:-1]) / 2
     law = (-((middle / (claimed * sigma)) ** 2) / 2).exp() / (claimed * sigma * TWO_PI**0.5)
     return every({
-        "variance": estimates(
+        "variance": within_errors(
             (noise**2).mean(dim=0), (claimed * sigma) ** 2, error=sigma**2 * (2 / rows) ** 0.5,
             why="a mean of squares of normal numbers",
         ).drawn(
             Series("noise in the gradient", middle, counts, style="bars"),
             Series("normal density", middle, law, "predicted"), x="noise", y="density",
         ),
-        "mean": estimates(noise.mean(dim=0), 0, error=sigma / rows**0.5, why="a mean"),
+        "mean": within_errors(noise.mean(dim=0), 0, error=sigma / rows**0.5, why="a mean"),
         "values": at_most(
             (values.detach() - bowl.value(bowl.theta).detach()).abs(), 0, why="the same function"
         ),

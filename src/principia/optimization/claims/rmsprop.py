@@ -6,12 +6,10 @@ from typing import Annotated, Literal
 import torch
 from torch.optim import Adagrad, RMSprop
 
-from principia.lab.claims import claim
-from principia.lab.domains import Range
-from principia.lab.evidence import Evidence, Series
-from principia.lab.optimizers import steps_along
-from principia.lab.relations import at_least, equal, every, tends_to
+from principia.lab.evidence import Evidence, Series, at_least, claim, equal, every, tends_to
+from principia.lab.params import Range
 from principia.lab.seeds import Seed
+from principia.lab.training.optimizers import steps_along
 from principia.optimization.adam import Adam
 from principia.optimization.gradient_descent import descend
 from principia.optimization.problems import Quadratic, noisy_logistic

@@ -9,10 +9,17 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.optim import SGD, Optimizer
 
-from principia.lab.claims import claim
-from principia.lab.domains import Range
-from principia.lab.evidence import Evidence, Series
-from principia.lab.relations import equal, estimates, every, never, slope
+from principia.lab.evidence import (
+    Evidence,
+    Series,
+    claim,
+    equal,
+    every,
+    never,
+    slope,
+    within_errors,
+)
+from principia.lab.params import Range
 from principia.lab.seeds import Seed
 from principia.optimization.gradient_descent import descend
 from principia.optimization.problems import DoubleWell, Problem, Quadratic, Saddle, ScalarNet
@@ -98,7 +105,7 @@ def minima_are_rare(
     signs[:7] = -1
     bowl = (C * (signs + shift)) @ C.mT  # Sylvester: congruent matrices have the same signs
     return every({
-        "positive definite": estimates(
+        "positive definite": within_errors(
             found[:3], exact, error=error, k=4, why="of a share of independent draws"
         ).drawn(
             Series("measured", sizes, found), Series("exact", sizes[:3], exact, "predicted"),
@@ -227,7 +234,7 @@ def shallow_minimum_exit_time(
             why="four standard errors; at these temperatures the exact slope is 0.2487",
             labels=("1/T", "mean time until the minimum is left"),
         ),
-        "Kramers' law": estimates(
+        "Kramers' law": within_errors(
             means.log(), law.log(), error=error, k=4, bias=1.5 * temperatures + 2 * lr,
             why="of a mean of exponential times; the law is the limit of low T and small steps",
         ),

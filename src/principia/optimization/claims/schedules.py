@@ -10,10 +10,18 @@ from torch import Tensor, nn
 from torch.optim import SGD, Optimizer
 from torch.optim.lr_scheduler import LRScheduler, MultiStepLR
 
-from principia.lab.claims import claim
-from principia.lab.domains import Range
-from principia.lab.evidence import Evidence, Series
-from principia.lab.relations import at_least, at_most, equal, estimates, every, never
+from principia.lab.evidence import (
+    Evidence,
+    Series,
+    at_least,
+    at_most,
+    claim,
+    equal,
+    every,
+    never,
+    within_errors,
+)
+from principia.lab.params import Range
 from principia.lab.seeds import Seed
 from principia.optimization.gradient_descent import descend
 from principia.optimization.problems import Problem, Quadratic, ScalarNet, noisy
@@ -57,7 +65,7 @@ def decay_shrinks_the_ball(
     spread, why = (2 / runs) ** 0.5, "of variances of independent Gaussian rows"
     alphas = (0.25, 0.5, 0.75, 1.0, 1.25)
     return every({
-        "ratio": estimates(
+        "ratio": within_errors(
             long / short, exact, k=4, error=2**0.5 * spread * exact, why=why
         ).drawn(
             Series("measured", t, variance.clamp(min=1e-300)),
@@ -65,11 +73,11 @@ def decay_shrinks_the_ball(
             Series(f"ball of η = {low:g}", [first, t[-1]], [balls[low]] * 2, "predicted"),
             x="step t", y="variance of θ", log="y",
         ),
-        "before": estimates(
+        "before": within_errors(
             long, balls[lr], k=4, error=spread * balls[lr], bias=math.exp(-16),
             why=f"{why}; what is left of the start at 1",
         ),
-        "no ball under 1/λt": estimates(falling[0], mean, k=4, error=spread * mean, why=why),
+        "no ball under 1/λt": within_errors(falling[0], mean, k=4, error=spread * mean, why=why),
         "who comes to rest": equal(
             [robbins_monro(alpha) for alpha in alphas], [_sums(alpha) for alpha in alphas], tol=0,
             why="yes or no",
@@ -112,7 +120,7 @@ def floor_stops_the_descent(
     )
     ball, error = floor / (2 - floor), (2 / runs) ** 0.5 * variance[-1]
     limit = [Series("η / (2 − η)", [1, steps], [ball] * 2, "bound")] if floor else []
-    return estimates(
+    return within_errors(
         variance[-1], ball, k=4, error=error, bias=math.exp(-6) * ball,
         why="of a variance of independent Gaussian rows; 3000 steps of 1e-3 leave e^-6 of the rest",
     ).drawn(

@@ -12,12 +12,21 @@ from torch.nn import functional as F
 from torch.optim import SGD
 from torch.optim.lr_scheduler import LambdaLR
 
-from principia.lab.claims import claim
 from principia.lab.data.digits import digits
-from principia.lab.domains import Range
 from principia.lab.draws import randn
-from principia.lab.evidence import Evidence, Series
-from principia.lab.relations import at_least, at_most, equal, estimates, every, never, slope
+from principia.lab.evidence import (
+    Evidence,
+    Series,
+    at_least,
+    at_most,
+    claim,
+    equal,
+    every,
+    never,
+    slope,
+    within_errors,
+)
+from principia.lab.params import Range
 from principia.lab.seeds import Seed
 from principia.networks.mlp import MLP
 from principia.optimization.gradient_descent import descend
@@ -104,7 +113,7 @@ def risk_gradient_is_expectation(
     (gradients,) = torch.autograd.grad(risks.sum(), rows)
     mean, exact, entries = gradients.mean(dim=0), spread**2 * (theta - truth), range(1, dim + 1)
     error = gradients.std(dim=0) / draws**0.5
-    return estimates(mean, exact, error=error, k=4, why="mean over the sets of samples").drawn(
+    return within_errors(mean, exact, error=error, k=4, why="mean over the sets of samples").drawn(
         Series("mean over sets of samples", entries, mean, error=4 * error),
         Series("gradient of the risk", entries, exact, "predicted", "points"),
         x="entry of the gradient", y="value",
@@ -208,7 +217,7 @@ def rate_strongly_convex(
             t, mean, -1, tol=0.04, labels=("step t", "mean of h - h*"),
             why="each mean of the runs is known to 1 or 2 %, over two decades",
         ),
-        "factor": estimates(
+        "factor": within_errors(
             last.mean(), sigma**2 / (2 * curvature * steps), error=last.std() / runs**0.5,
             why="mean over the runs",
         ),
@@ -263,7 +272,7 @@ def constant_step_ball(
     size = size if formula == "ησ² / λ" else size / (2 - lr * eigenvalues)
     growth = 1 - (1 - lr * eigenvalues) ** (2 * trace.step[:, None])
     return every({
-        f"λ = {float(lam):g}": estimates(
+        f"λ = {float(lam):g}": within_errors(
             variance[-1, i], size[i], error=(2 / runs) ** 0.5 * variance[-1, i], k=4,
             why="variance of independent Gaussian runs",
         ).drawn(
@@ -364,7 +373,7 @@ def permutation_sees_each_once(
         "an order comes again": never(
             (rows[1:] == rows[:-1]).all(dim=1), why="10! orders or more: chance 3e-7 at most"
         ),
-        "seen by free draws": estimates(
+        "seen by free draws": within_errors(
             seen.mean(), 1 - (1 - 1 / samples) ** samples, error=seen.std() / epochs**0.5,
             why="mean over the epochs",
         ),
@@ -449,8 +458,8 @@ def empirical_risk_is_optimistic(
     ]
     why = "mean over the sets of samples"
     return every({
-        "train": estimates(mean[0], exact[0], error=error[0], k=4, why=why),
-        "test": estimates(mean[1], exact[1], error=error[1], k=4, why=why),
+        "train": within_errors(mean[0], exact[0], error=error[0], k=4, why=why),
+        "test": within_errors(mean[1], exact[1], error=error[1], k=4, why=why),
         "one set alone": equal(alone, found[:, -1, 0], tol=1e-10, why="float64 rounding"),
     }).drawn(
         Series("train", d, mean[0], error=4 * error[0]),

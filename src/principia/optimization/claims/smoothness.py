@@ -11,12 +11,19 @@ from torch.func import functional_call, vmap
 from torch.nn import functional as F
 
 from principia.gradients.modes import hvp
-from principia.lab.claims import claim
 from principia.lab.data.digits import digits
-from principia.lab.domains import Range
 from principia.lab.draws import randn
-from principia.lab.evidence import Evidence, Series
-from principia.lab.relations import at_least, at_most, equal, every, identical
+from principia.lab.evidence import (
+    Evidence,
+    Series,
+    at_least,
+    at_most,
+    claim,
+    equal,
+    equal_to_rounding,
+    every,
+)
+from principia.lab.params import Range
 from principia.lab.seeds import Seed
 from principia.mathematics.convexity import chord_violation, condition_number, strong_convexity
 from principia.networks.mlp import MLP
@@ -71,7 +78,7 @@ def gradient_lipschitz_is_spectral_norm(
     suprema = [smoothness_ratio(one, kinks - 1e-4, kinks + 1e-4) for one in known]
     lanczos = "Lanczos' method stops at a residual of 1e-4 of the norm; the error is its square"
     return every({
-        "steepest pair": identical(smoothness_ratio(saddle, a, b), L).drawn(
+        "steepest pair": equal_to_rounding(smoothness_ratio(saddle, a, b), L).drawn(
             Series("pairs", share[::pairs // 100], slopes[::pairs // 100]),
             Series("L", [0, 1], [L, L], "bound"),
             x="share of the pair along the eigenvector of the lowest eigenvalue",
@@ -83,7 +90,7 @@ def gradient_lipschitz_is_spectral_norm(
         "max |λ|": equal(
             spectral_smoothness(saddle.value, a[0]), -lowest, tol=-1e-6 * lowest, why=lanczos
         ),
-        "curvature of the test problems": identical(measured, exact),
+        "curvature of the test problems": equal_to_rounding(measured, exact),
         "L that the test problems state": equal(
             [-lowest, *suprema], [one.smoothness for one in (saddle, *known)], tol=1e-6,
             why="between -1e-4 and 1e-4 the slope of the sine bowl is below 8 by 4e-8",
@@ -154,7 +161,9 @@ def quadratic_upper_bound(
         *series, x="distance", y="height above the tangent / L", log="xy"
     )
     top = spectral_smoothness(risk.value, torch.zeros(risk.theta.shape[1], dtype=torch.float64))
-    return every(parts | {"logistic: L is the curvature at 0": identical(top, risk.smoothness)})
+    return every(
+        parts | {"logistic: L is the curvature at 0": equal_to_rounding(top, risk.smoothness)}
+    )
 
 
 def _threes_and_eights() -> tuple[Tensor, Tensor]:
@@ -217,8 +226,9 @@ def strong_convexity_implies_pl(
         "x² + 3 sin² x: above a chord": at_least(
             chord_violation(ripples.value, v, w, 0.5).max(), 0.1, why="not convex, by far"
         ),
-        "κ = L/μ": identical(
-            condition_number(_hessian_at(bowl, bowl.theta)), bowl.smoothness / bowl.strong_convexity  # type: ignore[operator]
+        "κ = L/μ": equal_to_rounding(
+            condition_number(_hessian_at(bowl, bowl.theta)),
+            bowl.smoothness / bowl.strong_convexity  # type: ignore[operator]
         ),
     })
 
@@ -254,7 +264,9 @@ def smoothness_bounds_curvature(
     )
     stiffest = (slowest, torch.eye(dim)[-1:]), (Lessard(), -torch.ones(1, 1))
     tight = [float(_steepness(problem, at.double())) for problem, at in stiffest]
-    return every(parts | {"equality along the stiffest direction": identical(tight, [1.0, 1.0])})
+    return every(
+        parts | {"equality along the stiffest direction": equal_to_rounding(tight, [1.0, 1.0])}
+    )
 
 
 def _steepness(problem: Problem, theta: Tensor) -> Tensor:
@@ -295,7 +307,7 @@ def curvature_term_sign(
             Series(model, share, curvature), Series("0", [0, 1], [0, 0], "bound"),
             x="share of the random points", y="gᵀHg / gᵀg, sorted",
         ),
-        "products with the Hessian": identical(_along_gradient(saddle, at), exact),
+        "products with the Hessian": equal_to_rounding(_along_gradient(saddle, at), exact),
     })
 
 

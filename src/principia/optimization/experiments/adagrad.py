@@ -12,9 +12,9 @@ from torch.optim import SGD, Adagrad, Optimizer
 
 from principia.lab import figures
 from principia.lab.data.reviews import reviews
-from principia.lab.domains import Range
-from principia.lab.evidence import Picture, Series
-from principia.lab.experiments import Run, at_most_goal, experiment
+from principia.lab.evidence import Plot, Series
+from principia.lab.params import Range
+from principia.lab.runs import Run, at_most_goal, experiment
 from principia.lab.training import Supervised, fit
 from principia.optimization.adagrad import effective_lr
 
@@ -64,7 +64,7 @@ def sparse_text(
         share_of_samples=reached / needed, adagrad_epochs=reached, sgd_epochs=needed, sgd_lr=best,
         sgd_loss=target, adagrad_loss=min(ours), first_epoch_ratio=history[0]["loss"] / first,
     )
-    run.figure("losses", figures.draw(Picture((
+    run.figure("losses", figures.draw(Plot((
         Series(f"Adagrad, lr {lr:g}", range(1, epochs + 1), ours, style="line"),
         *(Series(f"SGD, lr {rate:g}", range(1, epochs + 1), one, "other")
           for rate, one in losses.items()),
@@ -74,7 +74,7 @@ def sparse_text(
     shown = torch.randperm(len(rates), generator=run.seed.child("shown").torch())[:400]
     line = rates.median() * (share / share.median()) ** -0.5
     order = share.argsort()
-    run.figure("rates", figures.draw(Picture((
+    run.figure("rates", figures.draw(Plot((
         Series("words", share[shown], rates[shown]),
         Series("slope −1/2", share[order][::50], line[order][::50], "predicted"),
     ), "share of the sentences with the word", "effective learning rate", "xy")))

@@ -12,10 +12,10 @@ from torch.optim import Optimizer
 
 from principia.lab import figures
 from principia.lab.data.handwriting import handwriting
-from principia.lab.domains import Range
-from principia.lab.evidence import Picture, Series
-from principia.lab.experiments import Run, at_least_goal, at_most_goal, experiment
-from principia.lab.training import Diverged, Part, Supervised, accuracy, evaluate, fit
+from principia.lab.evidence import Plot, Series
+from principia.lab.params import Range
+from principia.lab.runs import Run, at_least_goal, at_most_goal, experiment
+from principia.lab.training import Callback, Diverged, Supervised, accuracy, evaluate, fit
 from principia.networks.mlp import MLP
 from principia.optimization.claims.adam import adam_can_fail_to_converge, moments
 
@@ -42,13 +42,14 @@ def adam_vs_sgd(
     epochs = epochs if run.full else 5 * epochs
 
     def trained(
-        name: str, epochs: int, kind: Any, *parts: Part, **options: Any
+        name: str, epochs: int, kind: Any, *callbacks: Callback, **options: Any
     ) -> tuple[MLP, list[float]]:
         model = MLP([x.shape[1], 300, 100, 10], rng=run.seed.child("init").torch())
         try:
             found = fit(
                 model, (x, y), Supervised(F.cross_entropy), kind(model.parameters(), **options),
-                epochs=epochs, batch_size=batch_size, parts=parts, seed=run.seed.child("order"),
+                epochs=epochs, batch_size=batch_size, callbacks=callbacks,
+                seed=run.seed.child("order"),
                 validation=(x_test, y_test), metrics={"accuracy": accuracy}, run=run, name=name,
             )
         except Diverged:
@@ -69,17 +70,17 @@ def adam_vs_sgd(
     run.record(loss=loss, loss_over_best=loss / min(best.values()), **found)
     run.record(**{f"{name}_loss": value for name, value in best.items()})
     centers = 10 ** ((EDGES[1:] + EDGES[:-1]) / 2)
-    run.figure("effective_rates", figures.draw(Picture(tuple(
+    run.figure("effective_rates", figures.draw(Plot(tuple(
         Series(f"step {step}", centers, np.array(counts) / max(sum(counts), 1), "other")
         for step, counts in rates.state_dict()["seen"]
     ), "effective learning rate of a coordinate, η/(√v̂ + ε)", "share of the coordinates", "x")))
     for name, amsgrad in (("adam_goes_up", False), ("amsgrad_goes_down", True)):
-        path = adam_can_fail_to_converge(run.seed, steps=2000, amsgrad=amsgrad).picture
+        path = adam_can_fail_to_converge(run.seed, steps=2000, amsgrad=amsgrad).plot
         run.figure(name, figures.draw(cast("Picture", path)))
 
 
 @final
-class _Rates(Part):
+class _Rates(Callback):
     """Counts the effective learning rates of coordinates that ever had a gradient, now and then."""
 
     def begin(self, model: nn.Module, optimizers: Mapping[str, Optimizer], steps: int) -> None:

@@ -15,20 +15,20 @@ from torch.optim.swa_utils import update_bn
 from principia.lab import figures
 from principia.lab.data.digits import digits
 from principia.lab.data.fashion import fashion
-from principia.lab.domains import Range
-from principia.lab.evidence import Picture, Series
-from principia.lab.experiments import Run, at_least_goal, experiment
-from principia.lab.training import EMA, SWA, Part, Supervised, accuracy, evaluate, fit, part
+from principia.lab.evidence import Plot, Series
+from principia.lab.params import Range
+from principia.lab.runs import Run, at_least_goal, experiment
+from principia.lab.training import EMA, SWA, Callback, Supervised, accuracy, callback, evaluate, fit
 from principia.optimization.averaging import WeightAverage
 from principia.optimization.claims.averaging import SEEDS
 
 ENDS = 5  # epoch ends that it averages
 
 
-@part()
+@callback()
 def exponential_average(
     run: Run, *, decay: Annotated[float, Range(0, 1, open="high")] = 0.999
-) -> Part:
+) -> Callback:
     """Averages the weights of all steps, older ones less, and ends with the average.
 
     Args:
@@ -37,10 +37,10 @@ def exponential_average(
     return EMA(decay)
 
 
-@part()
+@callback()
 def weight_average(
     run: Run, *, start: Annotated[float, Range(0, 1, open="high")] = 0.75
-) -> Part:
+) -> Callback:
     """Averages the weights at the ends of the last epochs, all alike, and ends with the average.
 
     Args:
@@ -73,7 +73,7 @@ def swa(
         sgd = SGD(model.parameters(), lr=lr, momentum=0.9)
         fit(
             model, (x, y), Supervised(F.cross_entropy), sgd, epochs=epochs, batch_size=batch,
-            parts=[_KeepEnds()], validation=test, metrics=SCORE, seed=own, run=run, name=name,
+            callbacks=[_KeepEnds()], validation=test, metrics=SCORE, seed=own, run=run, name=name,
         )
         model.cpu()
         average = WeightAverage(model.net)
@@ -109,7 +109,7 @@ def _network(side: int, rng: torch.Generator) -> nn.Sequential:
 
 
 @final
-class _KeepEnds(Part):
+class _KeepEnds(Callback):
     """Puts the weights at the end of every epoch behind the others."""
 
     def after_epoch(self, model: nn.Module, row: dict[str, float]) -> str:
@@ -156,7 +156,7 @@ def _plane(model: _Ends, data: tuple[Tensor, Tensor]) -> go.Figure:
         vector_to_parameters((a + place @ axes).float(), net.parameters())
         heights.append(F.cross_entropy(net(x), y))  # with the statistics of these pictures
     mean = corners.mean(dim=0)
-    figure = figures.draw(Picture((
+    figure = figures.draw(Plot((
         Series("epoch ends", corners[:, 0], corners[:, 1]),
         Series("their mean", mean[:1], mean[1:], "predicted", "points"),
     ), "along the first two ends", "across, toward the last end"))

@@ -11,9 +11,9 @@ from torch.optim import Adam
 
 from principia.lab import figures
 from principia.lab.data.handwriting import handwriting
-from principia.lab.domains import Range
-from principia.lab.evidence import Picture, Series
-from principia.lab.experiments import Run, at_least_goal, experiment
+from principia.lab.evidence import Plot, Series
+from principia.lab.params import Range
+from principia.lab.runs import Run, at_least_goal, experiment
 from principia.lab.training import Supervised, accuracy, fit
 from principia.networks.mlp import MLP
 from principia.optimization.curriculum import Continuation, Rastrigin, pretrain, transfer
@@ -77,7 +77,7 @@ def deep_sigmoid(
     run.record(gain=pretrained - early, gain_at_equal_steps=pretrained - late, relu_gain=relu)
     run.record(**{f"{name.replace('-', '_')}_accuracy": one for name, (one, _) in reached.items()})
     names = "epoch, those of pretraining counted", "test accuracy"
-    run.figure("starts", figures.draw(Picture(tuple(curves), *names)))
+    run.figure("starts", figures.draw(Plot(tuple(curves), *names)))
     run.figure("continuation", _continuation_figure())
 
 
@@ -107,4 +107,4 @@ def _continuation_figure() -> go.Figure:
         for sigma, one in zip((sigmas[0], *sigmas), path[:, 0], strict=True)
     ]
     tracked = Series("tracked minimum", path.flatten(), heights, style="points")
-    return figures.draw(Picture((*curves, tracked), "x", "objective and its smoothings"))
+    return figures.draw(Plot((*curves, tracked), "x", "objective and its smoothings"))

@@ -12,9 +12,9 @@ from torch.optim import SGD
 
 from principia.lab import figures
 from principia.lab.data.handwriting import handwriting
-from principia.lab.domains import Range
-from principia.lab.evidence import Picture, Series
-from principia.lab.experiments import Run, at_least_goal, at_most_goal, experiment
+from principia.lab.evidence import Plot, Series
+from principia.lab.params import Range
+from principia.lab.runs import Run, at_least_goal, at_most_goal, experiment
 from principia.lab.training import accuracy, evaluate, fit
 from principia.networks.mlp import MLP
 from principia.optimization.gradient_descent import PredictedChange
@@ -46,7 +46,7 @@ def linear_classifier(
     distance = parameters_to_vector(best.parameters()).norm().item()  # the start is 0
     sgd, part = SGD(model.parameters(), lr=1 / L), PredictedChange(objective, every=10)
     trained = fit(
-        model, (x, y), objective, sgd, steps=steps, parts=[part], name="descent", **shared
+        model, (x, y), objective, sgd, steps=steps, callbacks=[part], name="descent", **shared
     )
     run.keep(model)
     found = evaluate(model, (x_test, y_test), {"accuracy": accuracy})["accuracy"]
@@ -62,8 +62,8 @@ def linear_classifier(
         Series("convex: 2L‖θ⁰ − θ*‖²/(t + 1)", t + 1, sublinear, role="bound"),
         Series("strongly convex: (1 − μ/L)ᵗ", t + 1, linear, role="bound"),
     )
-    run.figure("log_log", figures.draw(Picture(curves, "t + 1", "gap", log="xy")))
-    run.figure("semi_log", figures.draw(Picture(curves, "t + 1", "gap", log="y")))
+    run.figure("log_log", figures.draw(Plot(curves, "t + 1", "gap", log="xy")))
+    run.figure("semi_log", figures.draw(Plot(curves, "t + 1", "gap", log="y")))
     looks = [row for row in trained.history if "predicted_change" in row]
     promised, actual = (
         [-row[f"{name}_change"] for row in looks] for name in ("predicted", "actual")
@@ -71,7 +71,7 @@ def linear_classifier(
     ends = [min(promised), max(promised)]
     pairs = Series("every tenth step", promised, actual), Series("equal", ends, ends, "predicted")
     names = "predicted decrease", "actual decrease"
-    run.figure("prediction", figures.draw(Picture(pairs, *names, log="xy")))
+    run.figure("prediction", figures.draw(Plot(pairs, *names, log="xy")))
 
 
 @final

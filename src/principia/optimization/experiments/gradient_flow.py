@@ -12,9 +12,9 @@ from torch.nn import functional as F
 
 from principia.lab import figures
 from principia.lab.data.digits import digits
-from principia.lab.domains import Range
-from principia.lab.evidence import Picture, Series
-from principia.lab.experiments import Run, at_most_goal, experiment
+from principia.lab.evidence import Plot, Series
+from principia.lab.params import Range
+from principia.lab.runs import Run, at_most_goal, experiment
 from principia.optimization.claims.gradient_flow import last_point
 from principia.optimization.gradient_descent import descend
 from principia.optimization.gradient_flow import GradientFlow
@@ -50,7 +50,7 @@ def flow_vs_descent(run: Run, *, time: Annotated[float, Range(5, 200)] = 40.0) -
         accuracy_gap=float(np.abs(np.subtract(accuracies, reached)).max()),
         flow_accuracy=reached, largest_distance=distances[0],
     )
-    run.figure("distances", figures.draw(Picture((
+    run.figure("distances", figures.draw(Plot((
         Series("gradient descent", steps * L, distances),
         Series("half the step, half the distance", steps * L, distances[-1] * steps / steps[-1],
                "predicted"),
@@ -84,7 +84,7 @@ def _polygons() -> go.Figure:
     bowl = Quadratic([1.0, 6.0]).at(torch.tensor([[-3.0, 1.6]]))
     x, y = np.linspace(-3.4, 1, 80), np.linspace(-1.8, 1.9, 70)
     heights = bowl.value(torch.tensor(np.stack(np.meshgrid(x, y), axis=-1)))
-    figure = figures.draw(Picture((), "θ₁", "θ₂"))
+    figure = figures.draw(Plot((), "θ₁", "θ₂"))
     figure.add_trace(go.Contour(
         x=x, y=y, z=heights.sqrt().numpy(), showscale=False, colorscale="Greys", opacity=0.4,
         contours={"coloring": "lines"}, name="√h", hoverinfo="skip",

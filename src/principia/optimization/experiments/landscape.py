@@ -8,10 +8,10 @@ from torch.nn import functional as F
 
 from principia.lab import figures
 from principia.lab.data.handwriting import handwriting
-from principia.lab.domains import Range
-from principia.lab.evidence import Picture, Series
-from principia.lab.experiments import Run, at_least_goal, at_most_goal, experiment
-from principia.lab.training import Part, Supervised, accuracy, evaluate, fit
+from principia.lab.evidence import Plot, Series
+from principia.lab.params import Range
+from principia.lab.runs import Run, at_least_goal, at_most_goal, experiment
+from principia.lab.training import Callback, Supervised, accuracy, evaluate, fit
 from principia.networks.mlp import MLP
 from principia.optimization.claims.landscape import paired_difference
 from principia.optimization.landscape import BezierPath, LotteryTicket, Ticket, sharpness
@@ -86,7 +86,7 @@ def lottery(
         Series("each ticket", left * networks, own.flatten()),
         Series("each new start", some * networks, new[:, compared].flatten(), "other", "points"),
     )
-    picture = Picture(curves, "share of the weights that is left", "test accuracy", log="x")
+    picture = Plot(curves, "share of the weights that is left", "test accuracy", log="x")
     run.figure("accuracy", figures.draw(picture))
 
 
@@ -124,7 +124,7 @@ def small_vs_large_batch(
         sgd = torch.optim.SGD(nets[name].parameters(), lr)
         fit(
             nets[name], (x, y), Supervised(F.cross_entropy), sgd, steps=20_000, batch_size=size,
-            parts=[_Until(loss, x, y)], seed=run.seed.child(name), run=run, name=name,
+            callbacks=[_Until(loss, x, y)], seed=run.seed.child(name), run=run, name=name,
         )
         train, test = evaluate(nets[name], (x, y), error), evaluate(nets[name], held, error)
         run.record(**{
@@ -144,12 +144,12 @@ def small_vs_large_batch(
             losses, kind = path.losses(F.cross_entropy, *data, t), "measured"
             kind = kind if name == "Bezier curve" else "other"
             series.append(Series(f"{name}, {which}", t, losses, kind, style))  # type: ignore[arg-type]
-    picture = Picture(tuple(series), "t, from small batches (0) to the large one (1)", "loss")
+    picture = Plot(tuple(series), "t, from small batches (0) to the large one (1)", "loss")
     run.figure("between", figures.draw(picture))
 
 
 @final
-class _Until(Part):
+class _Until(Callback):
     """Ends a training as soon as the loss of all its data is low enough."""
 
     def __init__(self, loss: float, x: Tensor, y: Tensor) -> None:

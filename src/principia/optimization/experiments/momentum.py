@@ -11,9 +11,9 @@ from torch.nn import functional as F
 from principia.lab import figures
 from principia.lab.data.digits import digits
 from principia.lab.data.mnist import mnist
-from principia.lab.domains import Range
-from principia.lab.evidence import Picture, Series
-from principia.lab.experiments import Run, at_most_goal, experiment
+from principia.lab.evidence import Plot, Series
+from principia.lab.params import Range
+from principia.lab.runs import Run, at_most_goal, experiment
 from principia.lab.training import Diverged, Supervised, Trained, fit
 from principia.networks.mlp import MLP
 from principia.optimization.claims.momentum import run_copy
@@ -70,7 +70,7 @@ def ravine(
     run.record(steps=first[best], share=first[best] / steps, target_loss=target, lr=best)
     descent = min(plain, key=lambda lr: plain[lr][-1])
     run.record(descent_lr=descent)
-    run.figure("losses", figures.draw(Picture((
+    run.figure("losses", figures.draw(Plot((
         Series(f"descent, lr {descent:.2g}", range(1, steps + 1), plain[descent], "other"),
         Series(f"momentum, lr {best:.2g}", range(1, steps + 1), heavy[best], style="line"),
         Series("where descent ends", [1, steps], [target] * 2, "bound"),
@@ -87,7 +87,7 @@ def _ravine_figure() -> go.Figure:
     }
     x, y = np.linspace(-10, 3, 80), np.linspace(-2, 2, 60)
     heights = bowl.value(torch.tensor(np.stack(np.meshgrid(x, y), axis=-1)))
-    figure = figures.draw(Picture((), "θ₁", "θ₂"))
+    figure = figures.draw(Plot((), "θ₁", "θ₂"))
     figure.add_trace(go.Contour(
         x=x, y=y, z=heights.sqrt().numpy(), showscale=False, colorscale="Greys", opacity=0.4,
         contours={"coloring": "lines"}, name="√h", hoverinfo="skip",

@@ -14,10 +14,10 @@ from torch.optim import Optimizer
 
 from principia.lab import figures
 from principia.lab.data.handwriting import handwriting
-from principia.lab.domains import Range
-from principia.lab.evidence import Picture, Series
-from principia.lab.experiments import Run, at_least_goal, at_most_goal, experiment
-from principia.lab.training import Part, Supervised, accuracy, evaluate, fit
+from principia.lab.evidence import Plot, Series
+from principia.lab.params import Range
+from principia.lab.runs import Run, at_least_goal, at_most_goal, experiment
+from principia.lab.training import Callback, Supervised, accuracy, evaluate, fit
 from principia.networks.mlp import MLP
 from principia.optimization.muon import Muon, orthogonalize, split_parameters
 
@@ -52,7 +52,7 @@ def muon_vs_adamw(
             optimizer = _Together(Muon(matrices, lr=lr), torch.optim.AdamW(rest, lr=REST_LR))
         history = fit(
             model, (x, y), Supervised(F.cross_entropy), optimizer, steps=most,
-            batch_size=batch_size, parts=[_Finish((x_test, y_test), target, stop=run.full)],
+            batch_size=batch_size, callbacks=[_Finish((x_test, y_test), target, stop=run.full)],
             seed=run.seed.child(f"order {number}"), run=run, name=f"{kind}-{lr:g}-{number}",
         ).history
         models[kind, lr, number] = model
@@ -81,7 +81,7 @@ def muon_vs_adamw(
         half = float(stats.t.ppf(0.975, len(logs) - 1)) * logs.std(ddof=1) / math.sqrt(len(logs))
         run.record(ratio_low=math.exp(logs.mean() - half), ratio_high=math.exp(logs.mean() + half))
     words = [f"start {number + 1}" for number in range(len(logs))]
-    run.figure("steps", figures.draw(Picture((
+    run.figure("steps", figures.draw(Plot((
         Series("Muon", words, counts["muon"], style="bars"),
         Series("AdamW", words, counts["adamw"], "other", "bars"),
     ), "", f"steps to {target:.1%} test accuracy")))
@@ -115,7 +115,7 @@ class _Together(Optimizer):
 
 
 @final
-class _Finish(Part):
+class _Finish(Callback):
     """Looks at the test accuracy every few steps, and notes when it reaches a target."""
 
     def __init__(self, data: tuple[Tensor, Tensor], target: float, *, stop: bool) -> None:
@@ -156,6 +156,6 @@ def _spectra(model: MLP, x: Tensor, y: Tensor, batch_size: int) -> Any:
         sigma = torch.linalg.svdvals(matrix)
         shown = (sigma / sigma[0]).clamp(min=1e-7)  # below is rounding
         curves.append(Series(name, range(1, len(shown) + 1), shown, role, "line"))
-    return figures.draw(Picture(
+    return figures.draw(Plot(
         tuple(curves), "number of the singular value", "singular value, over the largest", "y"
     ))

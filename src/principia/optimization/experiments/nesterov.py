@@ -11,9 +11,9 @@ from torch.optim import LBFGS, SGD
 
 from principia.lab import figures
 from principia.lab.data.mnist import mnist
-from principia.lab.domains import Range
-from principia.lab.evidence import Picture, Series
-from principia.lab.experiments import Run, at_most_goal, experiment
+from principia.lab.evidence import Plot, Series
+from principia.lab.params import Range
+from principia.lab.runs import Run, at_most_goal, experiment
 from principia.optimization.claims.nesterov import recorded, run_copy
 from principia.optimization.nesterov import Nesterov
 from principia.optimization.problems import LogisticRisk, Problem
@@ -66,7 +66,7 @@ def acceleration(
     for power in (1, 2):
         t = np.geomspace(1, min(len(gaps["descent"]), (reach / gap) ** (1 / power)), 50)
         curves.append(Series(f"bound of slope −{power}", t, reach / t**power, "bound"))
-    run.figure("gaps", figures.draw(Picture((*curves,), "t + 1", "risk above its minimum", "xy")))
+    run.figure("gaps", figures.draw(Plot((*curves,), "t + 1", "risk above its minimum", "xy")))
 
 
 def _threes_and_eights(run: Run, images: int) -> tuple[Tensor, Tensor]:

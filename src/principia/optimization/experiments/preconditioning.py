@@ -13,9 +13,9 @@ from torch.optim import LBFGS, SGD
 
 from principia.lab import figures
 from principia.lab.data.mnist import mnist
-from principia.lab.domains import Range
-from principia.lab.evidence import Picture, Series
-from principia.lab.experiments import Run, at_most_goal, experiment
+from principia.lab.evidence import Plot, Series
+from principia.lab.params import Range
+from principia.lab.runs import Run, at_most_goal, experiment
 from principia.optimization.gradient_descent import descend
 from principia.optimization.nesterov import Nesterov
 from principia.optimization.preconditioning import Newton
@@ -103,5 +103,5 @@ def _draw_race(run: Run, name: str, races: Mapping[str, Any], best: Tensor) -> N
         for series, x in ((by_step, torch.arange(len(errors))), (by_pass, passes)):
             series.append(Series(method, x[seen] + 1, errors[seen], role, "line"))
     for what, series in (("steps", by_step), ("backward passes", by_pass)):
-        picture = Picture(tuple(series), f"{what} + 1", "distance from the minimum", "xy")
+        picture = Plot(tuple(series), f"{what} + 1", "distance from the minimum", "xy")
         run.figure(f"{name}_{what.split()[-1]}", figures.draw(picture))

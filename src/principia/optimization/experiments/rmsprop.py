@@ -11,10 +11,10 @@ from torch.optim import Adagrad, Optimizer, RMSprop
 
 from principia.lab import figures
 from principia.lab.data.handwriting import handwriting
-from principia.lab.domains import Range
-from principia.lab.evidence import Picture, Series
-from principia.lab.experiments import Run, at_least_goal, at_most_goal, experiment
-from principia.lab.training import Part, Supervised, accuracy, fit
+from principia.lab.evidence import Plot, Series
+from principia.lab.params import Range
+from principia.lab.runs import Run, at_least_goal, at_most_goal, experiment
+from principia.lab.training import Callback, Supervised, accuracy, fit
 from principia.networks.mlp import MLP
 from principia.optimization.adagrad import effective_lr
 
@@ -44,7 +44,7 @@ def changing_scale(
             louder, watch = _Louder(scale, math.ceil(len(x) / batch_size)), _Rates()
             trained = fit(
                 model, (x, y), Supervised(F.cross_entropy), kind(model.parameters()),
-                epochs=epochs, batch_size=batch_size, parts=[louder, watch],
+                epochs=epochs, batch_size=batch_size, callbacks=[louder, watch],
                 seed=run.seed.child("order"), validation=(x_test, y_test),
                 metrics={"accuracy": accuracy}, run=run, name=label,
             )
@@ -59,13 +59,13 @@ def changing_scale(
         lost_by_rmsprop=lost["rmsprop"], lost_by_adagrad=lost["adagrad"],
         adagrad_deficit=found["rmsprop", factor] - found["adagrad", factor],
     )
-    run.figure("effective_rates", figures.draw(Picture(tuple(
+    run.figure("effective_rates", figures.draw(Plot(tuple(
         Series(label, range(1, len(rates) + 1), rates, "other") for label, rates in watched.items()
     ), "step", "median effective learning rate, η/(√v + ε)", "xy")))
 
 
 @final
-class _Louder(Part):
+class _Louder(Callback):
     """Multiplies the gradients of the first steps, as a factor of the loss would."""
 
     def __init__(self, factor: float, steps: int) -> None:
@@ -85,7 +85,7 @@ class _Louder(Part):
 
 
 @final
-class _Rates(Part):
+class _Rates(Callback):
     """Writes down the median effective learning rate of the last layer after every step."""
 
     def begin(self, model: nn.Module, optimizers: Mapping[str, Optimizer], steps: int) -> None:

@@ -12,9 +12,9 @@ from torch.optim import Optimizer
 
 from principia.lab import figures
 from principia.lab.data.digits import digits
-from principia.lab.domains import Range
-from principia.lab.evidence import Picture, Series
-from principia.lab.experiments import Run, at_most_goal, experiment
+from principia.lab.evidence import Plot, Series
+from principia.lab.params import Range
+from principia.lab.runs import Run, at_most_goal, experiment
 from principia.networks.linear_dynamics import Whitener
 from principia.networks.linear_network import LinearNetwork
 from principia.optimization.gradient_descent import descend
@@ -69,7 +69,7 @@ def escape(
     at = torch.linspace(0, int(gd[0]), 24 if run.full else 6).long().tolist()
     index = [hessian_index(full.value, path[t], tol=0.01) for t in run.steps(at, "Hessian index")]
     run.record(index_at_start=index[0], index_at_end=index[-1])
-    staircase = figures.draw(Picture(tuple(curves), "step", "loss above its minimum"))
+    staircase = figures.draw(Plot(tuple(curves), "step", "loss above its minimum"))
     staircase.add_trace(go.Scatter(
         x=at, y=[float(full.value(path[t])) for t in at], text=[str(one) for one in index],
         mode="markers+text", textposition="top right", name="number of negative curvatures",
@@ -77,7 +77,7 @@ def escape(
     ))
     run.figure("staircase", staircase)
     names = "plateau", "steps on it, median of the starts"
-    run.figure("plateaus", figures.draw(Picture(tuple(plateaus), *names)))
+    run.figure("plateaus", figures.draw(Plot(tuple(plateaus), *names)))
     run.figure("saddle", _saddle_figure(run.seed.child("paths").torch()))
     net = LinearNetwork((*(columns for _, columns in LAYERS), LAYERS[-1][0]), rng=start)
     with torch.no_grad():
@@ -161,7 +161,7 @@ def _saddle_figure(rng: torch.Generator) -> go.Figure:
     series = tuple(
         Series(f"path {k + 1}", paths[:, k, 0], paths[:, k, 1], "other") for k in range(6)
     )
-    figure = figures.draw(Picture(series, "x", "y"))
+    figure = figures.draw(Plot(series, "x", "y"))
     figure.add_trace(go.Contour(
         x=axis.tolist(), y=axis.tolist(), z=heights.tolist(), ncontours=25, showscale=False,
         contours={"coloring": "lines"}, line={"width": 1}, colorscale="Greys", hoverinfo="skip",

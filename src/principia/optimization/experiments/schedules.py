@@ -21,27 +21,27 @@ from torch.optim.lr_scheduler import (
 from principia.lab import figures
 from principia.lab.data.digits import digits
 from principia.lab.data.fashion import fashion
-from principia.lab.domains import Positive, Range
-from principia.lab.evidence import Picture, Series
-from principia.lab.experiments import Run, at_least_goal, experiment
+from principia.lab.evidence import Plot, Series
+from principia.lab.params import PositiveFloat, Range
+from principia.lab.runs import Run, at_least_goal, experiment
 from principia.lab.training import (
+    Callback,
     ClipNorm,
     Diverged,
-    Part,
     Schedule,
     Supervised,
     accuracy,
+    callback,
     evaluate,
     fit,
-    part,
 )
 from principia.optimization.schedules import base_rates, power_decay, warmup
 
 SEEDS = ("first", "second", "third")  # of the race
 
 
-@part()
-def clipping(run: Run, *, norm: Positive = 1.0) -> Part:
+@callback()
+def clipping(run: Run, *, norm: PositiveFloat = 1.0) -> Callback:
     """Shortens the gradient of all parameters together whenever it is too long.
 
     Args:
@@ -73,12 +73,12 @@ RACE: Mapping[str, tuple[Make, tuple[float, ...]]] = {  # and the peaks that eac
     "best constant rate on the same data, by one standard error of the difference of means",
 )
 def schedule_race(
-    run: Run, *, clip: Positive = 2.0, epochs: Annotated[int, Range(2, 30)] = 6,
+    run: Run, *, clip: PositiveFloat = 2.0, epochs: Annotated[int, Range(2, 30)] = 6,
     samples: Annotated[int, Range(500, 55_000)] = 6000,
 ) -> None:
     """Races six schedules on one small convolutional network, each with its best peak rate."""
     if run.full:
-        (x, y), test = (fashion(part, data_dir=run.data_dir) for part in ("train", "test"))
+        (x, y), test = (fashion(callback, data_dir=run.data_dir) for callback in ("train", "test"))
         parts = (x[:samples], y[:samples]), (x[-5000:], y[-5000:]), test
     else:
         x, y, *test = digits()
@@ -93,7 +93,7 @@ def schedule_race(
         try:
             trained = fit(
                 model, data, Supervised(F.cross_entropy), sgd, epochs=epochs, batch_size=32,
-                parts=[_ClipAndLook(clip), Schedule(RACE[name][0])], seed=own, run=run,
+                callbacks=[_ClipAndLook(clip), Schedule(RACE[name][0])], seed=own, run=run,
                 name=f"{name}-{peak:g}-{seed}",
             )
         except Diverged:
@@ -127,7 +127,7 @@ def schedule_race(
             Series(name, [row["epoch"] for row in one], [row[key] for row in one], "other")
             for name, one in histories.items()
         ]
-        run.figure(name, figures.draw(Picture((*series, *more), "epoch", title, "y")))
+        run.figure(name, figures.draw(Plot((*series, *more), "epoch", title, "y")))
 
 
 def _network(side: int, rng: torch.Generator) -> nn.Sequential:
@@ -145,7 +145,7 @@ def _network(side: int, rng: torch.Generator) -> nn.Sequential:
 
 
 @final
-class _ClipAndLook(Part):
+class _ClipAndLook(Callback):
     """Clips the norm of the gradient and tells, for every epoch, the mean norm before that."""
 
     def __init__(self, c: float) -> None:
@@ -181,4 +181,4 @@ def _rates_figure(peaks: Mapping[str, float], steps: int) -> go.Figure:
             schedule.step()
         thin = slice(None, None, math.ceil(steps / 300))
         series.append(Series(name, range(1, steps + 1)[thin], rates[thin], "other"))
-    return figures.draw(Picture(tuple(series), "step", "learning rate"))
+    return figures.draw(Plot(tuple(series), "step", "learning rate"))

@@ -11,11 +11,11 @@ from torch.optim import SGD
 
 from principia.lab import figures
 from principia.lab.data.handwriting import handwriting
-from principia.lab.domains import Range
-from principia.lab.evidence import Picture, Series
-from principia.lab.experiments import Run, at_least_goal, at_most_goal, experiment
+from principia.lab.evidence import Plot, Series
+from principia.lab.params import Range
+from principia.lab.runs import Run, at_least_goal, at_most_goal, experiment
 from principia.lab.seeds import Seed
-from principia.lab.training import Part, Supervised, Trained, accuracy, fit
+from principia.lab.training import Callback, Supervised, Trained, accuracy, fit
 from principia.networks.mlp import MLP
 from principia.optimization.gradient_descent import descend
 from principia.optimization.problems import Quadratic, noisy
@@ -42,12 +42,12 @@ def mnist_sgd(
     x, x_test = x.flatten(1), x_test.flatten(1)
 
     def trained(
-        name: str, size: int, lr: float, epochs: int, rows: int, parts: list[Part]
+        name: str, size: int, lr: float, epochs: int, rows: int, callbacks: list[Callback]
     ) -> Trained:
         model = MLP([x.shape[1], 300, 10], rng=run.seed.child("init").torch())
         return fit(
             model, (x[:rows], y[:rows]), Supervised(F.cross_entropy),
-            SGD(model.parameters(), lr=lr), epochs=epochs, batch_size=size, parts=parts,
+            SGD(model.parameters(), lr=lr), epochs=epochs, batch_size=size, callbacks=callbacks,
             validation=(x_test, y_test), metrics={"accuracy": accuracy},
             seed=run.seed.child(name), run=run, name=name,
         )
@@ -70,11 +70,11 @@ def mnist_sgd(
         seen, losses = ([row[key] for row in history] for key in ("epoch", "validation_loss"))
         name = f"K = {size}" if size < few else "all samples"
         series.append(Series(name, [few * one for one in seen], losses, "other"))
-    run.figure("batch_sizes", figures.draw(Picture(tuple(series), "samples seen", "test loss")))
+    run.figure("batch_sizes", figures.draw(Plot(tuple(series), "samples seen", "test loss")))
     run.figure("noise_ball", _noise_ball(run.seed.child("ball")))
 
 
-class _Variance(Part):
+class _Variance(Callback):
     """Adds the variance of the gradients of a few samples to the numbers of every epoch."""
 
     def __init__(self, x: Tensor, y: Tensor) -> None:
@@ -99,7 +99,7 @@ def _noise_ball(seed: Seed) -> go.Figure:
         2 * (lr * sigma**2 / (lam * (2 - lr * lam))).sqrt()[:, None]
     )
     heights = bowl.value(torch.cartesian_prod(ticks, ticks)).view(111, 111).mT
-    figure = figures.draw(Picture((
+    figure = figures.draw(Plot((
         Series("one run", path[:, 0, 0], path[:, 0, 1], style="line"),
         Series("300 runs after 150 steps", path[-1, :, 0], path[-1, :, 1], "other", "points"),
         Series("predicted: two standard deviations", ball[0], ball[1], "predicted"),

@@ -10,10 +10,10 @@ from torch.nn import functional as F
 
 from principia.lab import figures
 from principia.lab.data.handwriting import handwriting
-from principia.lab.domains import Range
 from principia.lab.draws import randn
-from principia.lab.evidence import Picture, Series
-from principia.lab.experiments import Run, at_least_goal, at_most_goal, experiment
+from principia.lab.evidence import Plot, Series
+from principia.lab.params import Range
+from principia.lab.runs import Run, at_least_goal, at_most_goal, experiment
 from principia.lab.training import fit
 from principia.optimization.smoothness import hessian_extremes, hessian_product, lanczos_ends
 from principia.regression.softmax import SoftmaxRegression, softmax_jacobian
@@ -93,7 +93,7 @@ def stable_step(
         ]
         if name == "below":
             run.keep(model.float())
-    run.figure("descent", figures.draw(Picture(tuple(series), "step", "loss")))
+    run.figure("descent", figures.draw(Plot(tuple(series), "step", "loss")))
     ends = [1, len(highest)]
     spectrum = (
         Series("eigenvalues", range(1, len(highest) + 1), highest),
@@ -102,7 +102,7 @@ def stable_step(
         Series("2/η, η 30 % longer", ends, [top / 1.3] * 2, "other"),
         Series("Böhning's bound", ends, [bound] * 2, "bound"),
     )
-    run.figure("spectrum", figures.draw(Picture(spectrum, "number", "eigenvalue of the Hessian")))
+    run.figure("spectrum", figures.draw(Plot(spectrum, "number", "eigenvalue of the Hessian")))
 
 
 def _slope(loss: Callable[[Tensor], Tensor], point: Tensor) -> Tensor:

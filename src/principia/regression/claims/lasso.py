@@ -9,10 +9,18 @@ from sklearn.linear_model import Lasso, Ridge, lars_path
 from torch import Tensor
 from torch.distributions import Laplace, Normal
 
-from principia.lab.claims import claim
-from principia.lab.domains import Range
-from principia.lab.evidence import Evidence, Series
-from principia.lab.relations import at_least, at_most, equal, every, identical, never
+from principia.lab.evidence import (
+    Evidence,
+    Series,
+    at_least,
+    at_most,
+    claim,
+    equal,
+    equal_to_rounding,
+    every,
+    never,
+)
+from principia.lab.params import Range
 from principia.lab.seeds import Seed
 from principia.regression.lasso import (
     ProximalSGD,
@@ -159,7 +167,7 @@ def optimality(
             x="coefficient", y="pull of the loss on it",
         )
     at_zero = kkt_residual(X, y, torch.zeros_like(X[0]), alpha)
-    return every({**parts, "excess at w = 0": identical(at_zero, lambda_max(X, y) - alpha)})
+    return every({**parts, "excess at w = 0": equal_to_rounding(at_zero, lambda_max(X, y) - alpha)})
 
 
 def _trained(X: Tensor, y: Tensor, alpha: float) -> Tensor:

@@ -10,22 +10,23 @@ from scipy.optimize import minimize
 from sklearn.linear_model import LinearRegression
 from torch import Tensor
 
-from principia.lab.claims import claim
-from principia.lab.domains import Range
 from principia.lab.draws import randn
-from principia.lab.estimators import fit_quietly
-from principia.lab.evidence import Evidence, Series
-from principia.lab.relations import (
+from principia.lab.evidence import (
+    Evidence,
+    Series,
     at_least,
     at_most,
+    claim,
     equal,
-    estimates,
+    equal_to_rounding,
     every,
-    identical,
     never,
     slope,
+    within_errors,
 )
+from principia.lab.params import Range
 from principia.lab.seeds import Seed
+from principia.lab.training.estimators import fit_quietly
 from principia.regression.least_squares import (
     LMS,
     Array,
@@ -51,11 +52,13 @@ def gradient(
     X, y, w = _problem(seed, samples, dim)
     slopes = _differentiated(lambda v: half_mean_square(v, X, y), w)[1]
     if form == "misprint":  # without w it is a matrix; no column of it is the gradient
-        return identical(np.tile(slopes[:, None], dim), 2 * X.T @ X - 2 * (X.T @ y)[:, None])
+        return equal_to_rounding(
+            np.tile(slopes[:, None], dim), 2 * X.T @ X - 2 * (X.T @ y)[:, None]
+        )
     return every(
         {
-            "formula": identical(slopes, (X.T @ X @ w - X.T @ y) / samples),
-            "by the residual": identical(slopes, _gradient(w, X, y)),
+            "formula": equal_to_rounding(slopes, (X.T @ X @ w - X.T @ y) / samples),
+            "by the residual": equal_to_rounding(slopes, _gradient(w, X, y)),
         }
     )
 
@@ -90,7 +93,7 @@ def samples_as_columns(
     X, y, w = _problem(seed, size, size)  # d = s, so that both forms have a shape
     slopes = _differentiated(lambda v: (X.T @ v - y).square().sum() / 2, w)[1]
     A = X if form == "columns" else X.T
-    return identical(slopes, A @ A.T @ w - A @ y)
+    return equal_to_rounding(slopes, A @ A.T @ w - A @ y)
 
 
 @claim(control={"ridge": 1.0}, source="Gauss 1809")
@@ -107,15 +110,15 @@ def normal_equations_claim(
     residual, near = y - X @ w, "10^-8: three ways to one solution, at condition numbers below 10"
     return every(
         {
-            "gradient": identical(_gradient(w, X, y), torch.zeros(dim)),
-            "residual": identical(X.T @ residual, torch.zeros(dim)),
+            "gradient": equal_to_rounding(_gradient(w, X, y), torch.zeros(dim)),
+            "residual": equal_to_rounding(X.T @ residual, torch.zeros(dim)),
             "equals scikit-learn": equal(w, reference.coef_, tol=1e-8, why=near),
             "equals lstsq": equal(w, lstsq(X, y), tol=1e-8, why=near),
-            "hat": identical(H, X @ torch.linalg.pinv(X)),
-            "symmetric": identical(H, H.T),
-            "idempotent": identical(H @ H, H),
+            "hat": equal_to_rounding(H, X @ torch.linalg.pinv(X)),
+            "symmetric": equal_to_rounding(H, H.T),
+            "idempotent": equal_to_rounding(H @ H, H),
             "rank": equal(torch.linalg.matrix_rank(H), dim, tol=0, why="integers"),
-            "fitted": identical(X @ w, H @ y),
+            "fitted": equal_to_rounding(X @ w, H @ y),
         }
     )
 
@@ -151,8 +154,8 @@ def pseudo_inverse_limit(
                 path[-1], torch.linalg.solve(shifted, X.T),
                 tol=1e-8, why="solving with condition number 25/δ = 25000 loses 5 of 16 digits",
             ),
-            "minimum at the limit": identical(half_mean_square(w, X, y), least),
-            "gradient at the limit": identical(_gradient(w, X, y), torch.zeros(10)),
+            "minimum at the limit": equal_to_rounding(half_mean_square(w, X, y), least),
+            "gradient at the limit": equal_to_rounding(_gradient(w, X, y), torch.zeros(10)),
         }
     )
 
@@ -195,7 +198,7 @@ def minimum_norm(
             "others are longer": at_least(
                 others.norm(dim=1), float(shortest.norm()), why="a theorem: no slack"
             ),
-            "others are as good": identical(losses, torch.zeros(1000)),
+            "others are as good": equal_to_rounding(losses, torch.zeros(1000)),
         }
     )
 
@@ -234,7 +237,7 @@ def gaussian_likelihood(
         {
             "weights": equal(found[:-1], best, tol=1e-6, why=reason),
             "variance": equal(np.exp(2 * found[-1]) / left, 1.0, tol=1e-6, why=reason),
-            "density": identical(nll(w, deviation.log(), X, y), -density.mean()),
+            "density": equal_to_rounding(nll(w, deviation.log(), X, y), -density.mean()),
         }
     )
 
@@ -276,7 +279,7 @@ def lms_noise_floor(
                 rates, floors, 1.0, tol=0.1,
                 why="the floor is about ησ²d/(2 - ηd): 4 % of bend at d = 4; noise 2 %",
             ),
-            "floor": estimates(
+            "floor": within_errors(
                 floors, exact, error=errors, bias=math.exp(-12) * (w @ w),
                 why="mean over independent chains; e^-12 of the squared start is left",
             ),

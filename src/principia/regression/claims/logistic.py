@@ -10,13 +10,21 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from principia.connectionism.margin import MaxMargin
-from principia.lab.claims import claim
 from principia.lab.data.synthetic import separable_points
-from principia.lab.domains import Range
-from principia.lab.estimators import fit_quietly
-from principia.lab.evidence import Evidence, Series
-from principia.lab.relations import at_least, at_most, equal, every, identical, never
+from principia.lab.evidence import (
+    Evidence,
+    Series,
+    at_least,
+    at_most,
+    claim,
+    equal,
+    equal_to_rounding,
+    every,
+    never,
+)
+from principia.lab.params import Range
 from principia.lab.seeds import Seed
+from principia.lab.training.estimators import fit_quietly
 from principia.regression.logistic import IRLS, UNIT, logistic_loss, logit, zero_one_bound
 
 Points = Annotated[int, Range(10, 20_000)]
@@ -35,16 +43,16 @@ def logistic_function(
     expected = s * (1 - s) * (1 + 2 * s if second == "s(1-s)(1+2s)" else 1 - 2 * s)
     return every(
         {
-            "second derivative": identical(bend, expected).drawn(
+            "second derivative": equal_to_rounding(bend, expected).drawn(
                 Series("autograd", z, bend), Series(second, z, expected, role="predicted"),
                 x="z", y="second derivative of σ",
             ),
-            "torch.sigmoid": identical(z.sigmoid(), s),
+            "torch.sigmoid": equal_to_rounding(z.sigmoid(), s),
             "logit inverts": equal(
                 logit(s), z, tol=8 * UNIT * (1 + z.abs().exp()), why=f"near 1 {ROUNDED}"
             ),
-            "odd": identical(s - 0.5, 0.5 - (-z).sigmoid()),
-            "slope": identical(slope, s * (1 - s)),
+            "odd": equal_to_rounding(s - 0.5, 0.5 - (-z).sigmoid()),
+            "slope": equal_to_rounding(slope, s * (1 - s)),
             "slope below 1/4": at_most(slope, 0.25, slack=UNIT, why="rounding of 1/4"),
             "convex, then concave": at_least(
                 -z.sign() * bend, 0.0, slack=UNIT, why="rounding of a difference of two slopes"
@@ -82,8 +90,8 @@ def log_sigmoid(
             "strictly convex": never(curve[2] <= 0, why="a theorem").drawn(
                 Series(function, z, curve[0], style="line"), x="z", y="function"
             ),
-            "first derivative": identical(-loss[1], 1 - s),
-            "second derivative": identical(-loss[2], -s * (1 - s)),
+            "first derivative": equal_to_rounding(-loss[1], 1 - s),
+            "second derivative": equal_to_rounding(-loss[2], -s * (1 - s)),
         }
     )
 
@@ -106,7 +114,7 @@ def surrogate_bound(
                 Series(f"-log σ, base {base:.3g}", z, bound, style="line"),
                 Series("0/1 error", z, error, role="bound", style="steps"), x="margin z", y="loss",
             ),
-            "log 2 at 0": identical(bound[z == 0], [math.log(2, base)]),
+            "log 2 at 0": equal_to_rounding(bound[z == 0], [math.log(2, base)]),
         }
     )
 
@@ -132,7 +140,7 @@ def two_forms(
                 logistic_loss(y, z), _naive_loss(y, z), tol=4 * UNIT * (40 + z.abs().exp()),
                 why=f"{ROUNDED}; the loss is below 40",
             ),
-            "torch": identical(
+            "torch": equal_to_rounding(
                 logistic_loss(y, z), F.binary_cross_entropy_with_logits(z, y, reduction="none")
             ),
         }
@@ -156,7 +164,7 @@ def gradient(
     copies = w.repeat(points, 1).requires_grad_()  # one w a point, so that gradients stay apart
     logistic_loss(y, (X * copies).sum(dim=1)).sum().backward()
     sign = 1 if residual == "sigma - y" else -1
-    return identical(copies.grad, sign * ((X @ w).sigmoid() - y)[:, None] * X)
+    return equal_to_rounding(copies.grad, sign * ((X @ w).sigmoid() - y)[:, None] * X)
 
 
 def _noisy_labels(seed: Seed, points: int, dim: int) -> tuple[Tensor, Tensor, Tensor]:
@@ -225,14 +233,14 @@ def convex_and_smooth(
             "chords": never(
                 risk(t * a + (1 - t) * b, loss) > chord * (1 + 1e-12), why="a theorem; 1e-12 rounds"
             ),
-            "Hessian": identical(measured, torch.einsum("ps,si,sj->pij", weights, X, X)),
+            "Hessian": equal_to_rounding(measured, torch.einsum("ps,si,sj->pij", weights, X, X)),
             "not negative": at_least(curvature, 0.0, slack=slack, why=why),
             "at most L": at_most(curvature, smooth, slack=slack, why=why).drawn(
                 Series("largest curvature", norms, curvature[:, -1]),
                 Series("L", [0.0, float(norms.max())], [smooth] * 2, role="bound"),
                 x="‖w‖", y="eigenvalue of the Hessian",
             ),
-            "L at 0": identical(curvature[0, -1], smooth),
+            "L at 0": equal_to_rounding(curvature[0, -1], smooth),
         }
     )
 

@@ -9,10 +9,18 @@ from sklearn.linear_model import Ridge
 from torch import Tensor
 from torch.distributions import Normal
 
-from principia.lab.claims import claim
-from principia.lab.domains import Range
-from principia.lab.evidence import Evidence, Series
-from principia.lab.relations import at_most, equal, every, identical, never, slope
+from principia.lab.evidence import (
+    Evidence,
+    Series,
+    at_most,
+    claim,
+    equal,
+    equal_to_rounding,
+    every,
+    never,
+    slope,
+)
+from principia.lab.params import Range
 from principia.lab.seeds import Seed
 from principia.regression.ridge import (
     Loss,
@@ -121,9 +129,11 @@ def sklearn_convention(
     (gradients,) = torch.autograd.grad(torch.stack(losses).sum(), W)
     rounding = 1e-10 * (1 + float((X.mT @ y).norm()))
     return every({
-        "scikit-learn": identical(sklearn, exact),
-        "ridge_path": identical(ridge_path(X, Y, alpha)[0], exact),
-        "ridge_path with an intercept": identical(ridge_path(X, Y, alpha, center=True)[0], free),
+        "scikit-learn": equal_to_rounding(sklearn, exact),
+        "ridge_path": equal_to_rounding(ridge_path(X, Y, alpha)[0], exact),
+        "ridge_path with an intercept": equal_to_rounding(
+            ridge_path(X, Y, alpha, center=True)[0], free
+        ),
         "gradients of the eight conventions": equal(
             gradients, 0, tol=rounding, why="rounding of sums of the size of X'y"
         ),
@@ -143,14 +153,16 @@ def svd_shrinkage(
     hat = X @ _solved(X, torch.eye(samples, dtype=X.dtype), lam)
     directions = range(1, len(d) + 1)
     return every({
-        "hat matrix": identical(hat, (U * shrink) @ U.mT).drawn(
+        "hat matrix": equal_to_rounding(hat, (U * shrink) @ U.mT).drawn(
             Series("u'Hu", directions, (U * (hat @ U)).sum(dim=0)),
             Series("factor", directions, shrink, role="predicted"),
             x="singular direction i", y="share that is kept",
         ),
-        "ridge_path": identical(X @ ridge_path(X, Y, alpha)[0], U @ (shrink[:, None] * (U.mT @ Y))),
-        "effective_dof": identical(effective_dof(X, alpha), shrink.sum()[None]),
-        "least squares": identical(
+        "ridge_path": equal_to_rounding(
+            X @ ridge_path(X, Y, alpha)[0], U @ (shrink[:, None] * (U.mT @ Y))
+        ),
+        "effective_dof": equal_to_rounding(effective_dof(X, alpha), shrink.sum()[None]),
+        "least squares": equal_to_rounding(
             X @ torch.linalg.lstsq(X, Y, driver="gelsd").solution, U @ (U.mT @ Y)
         ),
     })
@@ -171,9 +183,9 @@ def dual_form(
         dual = torch.linalg.lstsq(gram, y[:, None], driver="gelsd").solution[:, 0]
         path = ridge_path(X, y, X.new_tensor([lam]))[0]
         parts |= {
-            f"{name}: the dual has a solution": identical(gram @ dual, y),
-            f"{name}: dual and primal": identical(X.mT @ dual, _solved(X, y, lam)),
-            f"{name}: ridge_path and dual": identical(path, X.mT @ dual),
+            f"{name}: the dual has a solution": equal_to_rounding(gram @ dual, y),
+            f"{name}: dual and primal": equal_to_rounding(X.mT @ dual, _solved(X, y, lam)),
+            f"{name}: ridge_path and dual": equal_to_rounding(path, X.mT @ dual),
         }
     return every(parts)
 
@@ -200,7 +212,7 @@ def map_estimate(
     return every({
         "mode": equal(ridge_path(X, y, X.new_tensor([lam]))[0], mode, tol=1e-6, why=why),
         "posterior mean": equal(law.mean, mode, tol=1e-6, why=why),
-        "posterior covariance": identical(
+        "posterior covariance": equal_to_rounding(
             law.covariance_matrix @ curvature, torch.eye(dim, dtype=X.dtype)
         ),
         "norm falls": at_most(norms[1:], norms[:-1], why="a theorem: strictly decreasing").drawn(
@@ -236,7 +248,7 @@ def diagonal_scaling(
         "grid": equal(
             found[:, 0], theta, tol=1e-6, why="grid step 1e-6; a convex function of each entry"
         ),
-        "ridge_path": identical(path, theta),
+        "ridge_path": equal_to_rounding(path, theta),
         "exact zeros": never(theta == 0, why="a positive share of a nonzero number"),
     })
 

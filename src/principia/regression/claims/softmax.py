@@ -8,10 +8,18 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from principia.lab.claims import claim
-from principia.lab.domains import Range
-from principia.lab.evidence import Evidence
-from principia.lab.relations import at_least, at_most, equal, estimates, every, identical, never
+from principia.lab.evidence import (
+    Evidence,
+    at_least,
+    at_most,
+    claim,
+    equal,
+    equal_to_rounding,
+    every,
+    never,
+    within_errors,
+)
+from principia.lab.params import Range
 from principia.lab.seeds import Seed
 from principia.lab.training import fit
 from principia.regression.softmax import (
@@ -40,10 +48,10 @@ def simplex_and_shift(
     z = _scores(seed, 500, classes)
     p, moved = z.softmax(-1), temperature(factor * (z + shift), 1.0)
     return every({
-        "sums": identical(p.sum(-1), torch.ones(len(z))),
+        "sums": equal_to_rounding(p.sum(-1), torch.ones(len(z))),
         "positive": never(p <= 0, why="an exponential is positive"),
-        "shifted": identical(moved, p),
-        "by hand": identical(p, z.exp() / z.exp().sum(-1, keepdim=True)),
+        "shifted": equal_to_rounding(moved, p),
+        "by hand": equal_to_rounding(p, z.exp() / z.exp().sum(-1, keepdim=True)),
     })
 
 
@@ -63,10 +71,10 @@ def jacobian(
     exact = torch.func.vmap(torch.func.jacrev(lambda one: one.softmax(-1)))(z)
     why = "eigenvalues in float64 err by a few units of 1e-16"
     return every({
-        "autograd": identical(ours, exact),
-        "symmetric": identical(ours, ours.mT),
+        "autograd": equal_to_rounding(ours, exact),
+        "symmetric": equal_to_rounding(ours, ours.mT),
         "least eigenvalue": at_least(torch.linalg.eigvalsh(ours)[:, 0], 0, slack=1e-14, why=why),
-        "null vector": identical(ours.sum(-1), torch.zeros_like(z)),
+        "null vector": equal_to_rounding(ours.sum(-1), torch.zeros_like(z)),
     })
 
 
@@ -83,9 +91,9 @@ def cross_entropy_from_logits(
     probable = probability_cross_entropy(truth, z.softmax(-1))
     seen = log2 < 900  # beyond, the probability itself is below the smallest double
     return every({
-        "torch": identical(cross_entropy(z, y), F.cross_entropy(z, y, reduction="none")),
-        "probabilities": identical(probable[seen], cross_entropy(z, y)[seen]),
-        "bits": identical(bits[seen], log2[seen]),
+        "torch": equal_to_rounding(cross_entropy(z, y), F.cross_entropy(z, y, reduction="none")),
+        "probabilities": equal_to_rounding(probable[seen], cross_entropy(z, y)[seen]),
+        "bits": equal_to_rounding(bits[seen], log2[seen]),
     })
 
 
@@ -104,8 +112,8 @@ def gradient(
     outputs = z if through == "identity" else z.softmax(-1)
     (by_square,) = torch.autograd.grad(squared_loss(outputs, truth).sum(), z)
     return every({
-        "cross-entropy": identical(by_entropy, z.softmax(-1) - truth),
-        "squared": identical(by_square, outputs - truth),
+        "cross-entropy": equal_to_rounding(by_entropy, z.softmax(-1) - truth),
+        "squared": equal_to_rounding(by_square, outputs - truth),
     })
 
 
@@ -152,7 +160,7 @@ def two_classes_is_logistic(
     x = _scores(seed.child("x"), 300, dim)
     w0, w1 = model.weight.detach()
     direction = w1 - w0 if reference == "w₁ - w₀" else w1
-    return identical(model(x).softmax(-1)[:, 1], (x @ direction).sigmoid())
+    return equal_to_rounding(model(x).softmax(-1)[:, 1], (x @ direction).sigmoid())
 
 
 @claim(control={"rows": "one"}, source="by definition; Bridle 1990")
@@ -172,7 +180,7 @@ def redundant_parameters(
     model.fit(x, y)
     slack = "the gradient is below 1e-9, and the price alone holds the sum"
     return every({
-        "probabilities": identical(after, before),
+        "probabilities": equal_to_rounding(after, before),
         "rows of the best weights": equal(
             model.weight.detach().sum(0), torch.zeros(dim).double(), tol=1e-5, why=slack),
     })
@@ -199,7 +207,9 @@ def maximum_likelihood(
     gap = (scores.softmax(-1) - posterior).abs().sum(-1).mean()
     why = "6 free weights: a standard error of about sqrt(6 / samples), 0.008, and room"
     return every({
-        "loss is minus log-likelihood": identical(cross_entropy(scores, y).sum(), -likelihood),
+        "loss is minus log-likelihood": equal_to_rounding(
+            cross_entropy(scores, y).sum(), -likelihood
+        ),
         "distance from the posterior": at_most(gap, 0.02, why=why),
     })
 
@@ -237,7 +247,7 @@ def held_out_risk(
     error = (guess - target).std() / repetitions**0.5
     lower = float((training - empirical_risk(whole, new, new_y)).mean())
     return every({
-        "estimate minus risk": estimates(
+        "estimate minus risk": within_errors(
             (guess - target).mean(), 0, error=error,
             why="standard error over independent repetitions"),
         "training data flatter": at_most(lower, 0, why="the fit has minimized this very number"),

@@ -11,10 +11,10 @@ from sklearn.metrics import f1_score
 from torch import Tensor
 
 from principia.lab import figures
-from principia.lab.domains import Count, Positive, Range
-from principia.lab.evidence import Picture, Series
-from principia.lab.experiments import Run, at_most_goal, experiment
-from principia.lab.learners import learner
+from principia.lab.evidence import Plot, Series
+from principia.lab.params import PositiveFloat, PositiveInt, Range
+from principia.lab.runs import Run, at_most_goal, experiment
+from principia.lab.training import learner
 from principia.regression.claims.lasso import sparse_data
 from principia.regression.lasso import fista, lambda_max
 
@@ -24,7 +24,7 @@ FOLLOWED = {"order_errors": at_most_goal(0), "knot_error": at_most_goal(1e-6)}
 
 @learner
 def estimator(
-    inputs: Count, outputs: Count, rng: torch.Generator, *, alpha: Positive = 0.1
+    inputs: PositiveInt, outputs: PositiveInt, rng: torch.Generator, *, alpha: PositiveFloat = 0.1
 ) -> Lasso:
     """Builds scikit-learn's lasso for any table with a number to predict.
 
@@ -54,7 +54,7 @@ def diabetes_path(run: Run, *, grid: Annotated[int, Range(50, 2000)] = 200) -> N
     run.say("order: " + ", ".join(str(one) for one in events))
     sizes = w.abs().sum(-1)
     lines = [Series(f"{j + 1}", sizes, w[:, j], "other") for j in range(10)]
-    run.figure("path", figures.draw(Picture(tuple(lines), "sum of |w|", "coefficient")))
+    run.figure("path", figures.draw(Plot(tuple(lines), "sum of |w|", "coefficient")))
     if run.full:
         X, y, truth = sparse_data(run.seed, 200, 1000, 20)
         found = fista(X, y, 0.3)

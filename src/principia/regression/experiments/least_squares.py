@@ -8,10 +8,10 @@ from sklearn.preprocessing import scale
 
 from principia.lab import figures
 from principia.lab.data.uci import SETS, uci
-from principia.lab.domains import Count, Range
-from principia.lab.estimators import fit_quietly
-from principia.lab.evidence import Picture, Series
-from principia.lab.experiments import Run, at_most_goal, experiment
+from principia.lab.evidence import Plot, Series
+from principia.lab.params import PositiveInt, Range
+from principia.lab.runs import Run, at_most_goal, experiment
+from principia.lab.training.estimators import fit_quietly
 from principia.regression.least_squares import LMS, Array, lstsq
 
 GOALS = {"boston": 4.7, "concrete": 10.5, "energy": 3.1, "wine": 0.66, "yacht": 9.1}  # as in SETS
@@ -26,7 +26,7 @@ GOALS = {"boston": 4.7, "concrete": 10.5, "energy": 3.1, "wine": 0.66, "yacht": 
     source="least squares by scikit-learn on the 20 splits of Hernández-Lobato and Adams (2015); "
     "R² = 0.5177 on the diabetes data of Efron et al. (2004), Least angle regression",
 )
-def uci_experiment(run: Run, *, chains: Count = 200) -> None:
+def uci_experiment(run: Run, *, chains: PositiveInt = 200) -> None:
     """Predicts five UCI targets on 20 fixed splits; when quick, diabetes on its own sample."""
     X, y = load_diabetes(return_X_y=True)
     tasks = {"diabetes": [(X, y, X, y)]}
@@ -49,7 +49,7 @@ def uci_experiment(run: Run, *, chains: Count = 200) -> None:
     run.record(r2=1 - ((truth - guess) ** 2).sum() / ((truth - truth.mean()) ** 2).sum())
     ends = [float(truth.min()), float(truth.max())]
     diagonal = Series("perfect", ends, ends, role="predicted")
-    scatter = Picture((Series("samples", truth, guess), diagonal), "true", "predicted")
+    scatter = Plot((Series("samples", truth, guess), diagonal), "true", "predicted")
     run.figure("predicted", figures.draw(scatter))
     # the two features that tell most, alone: their weights fit on a plane
     chosen = np.argsort([-abs(np.corrcoef(column, y)[0, 1]) for column in X.T])[:2]
@@ -61,7 +61,7 @@ def uci_experiment(run: Run, *, chains: Count = 200) -> None:
         x, y = fit_quietly(model, Z, target).chains_.T
         series.insert(0, Series(f"LMS, η = {lr}", x, y, role="other", style="points"))
     names = [f"weight of feature {column}" for column in chosen]
-    run.figure("lms_cloud", figures.draw(Picture(tuple(series), names[0], names[1])))
+    run.figure("lms_cloud", figures.draw(Plot(tuple(series), names[0], names[1])))
 
 
 def _predict(X: Array, y: Array, X_test: Array) -> tuple[Array, float]:

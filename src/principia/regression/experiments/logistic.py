@@ -12,9 +12,9 @@ from sklearn.preprocessing import StandardScaler
 from torch.nn import functional as F
 
 from principia.lab import figures
-from principia.lab.domains import Range
-from principia.lab.evidence import Picture, Series
-from principia.lab.experiments import Run, at_least_goal, at_most_goal, experiment
+from principia.lab.evidence import Plot, Series
+from principia.lab.params import Range
+from principia.lab.runs import Run, at_least_goal, at_most_goal, experiment
 from principia.regression.claims.logistic import descended
 from principia.regression.logistic import IRLS
 
@@ -47,12 +47,12 @@ def breast_cancer(run: Run, *, C: Annotated[float, Range(1e-4, 1e4)] = 1.0) -> N
     happened, said = calibration_curve(truth, chance, n_bins=10)
     curve = Series("share of benign", said, happened)
     ideal = Series("ideal", [0, 1], [0, 1], role="predicted")
-    run.figure("reliability", figures.draw(Picture((curve, ideal), "predicted chance", "share")))
+    run.figure("reliability", figures.draw(Plot((curve, ideal), "predicted chance", "share")))
     scaled, price = StandardScaler().fit_transform(X), 1 / (C * len(X))
     model = IRLS(l2=price).fit(scaled, y)
     run.keep(model)
     bars = Series("weight", data.feature_names.tolist(), model.coef_[0], style="bars")
-    run.figure("coefficients", figures.draw(Picture((bars,), "", "weight for benign")))
+    run.figure("coefficients", figures.draw(Plot((bars,), "", "weight for benign")))
     inputs = np.column_stack([scaled, np.ones(len(X))])  # here the bias has its price, too
     newton = np.array(IRLS(l2=price, fit_intercept=False).fit(inputs, y).losses_)
     rows = torch.from_numpy(np.where(y, 1.0, -1.0)[:, None] * inputs)
@@ -61,4 +61,4 @@ def breast_cancer(run: Run, *, C: Annotated[float, Range(1e-4, 1e4)] = 1.0) -> N
     least, steps = newton.min() - 1e-16, np.arange(1, 1001)
     first = Series("IRLS", steps[: len(newton) - 1], newton[1:] - least, style="line")
     second = Series("gradient descent", steps, descent - least, role="other")
-    run.figure("race", figures.draw(Picture((first, second), "step", "loss above least", "xy")))
+    run.figure("race", figures.draw(Plot((first, second), "step", "loss above least", "xy")))

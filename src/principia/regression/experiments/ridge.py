@@ -10,16 +10,16 @@ from sklearn.model_selection import RepeatedKFold
 from torch import Tensor
 
 from principia.lab import figures
-from principia.lab.domains import Count, Positive, Range
-from principia.lab.evidence import Picture, Series
-from principia.lab.experiments import Run, at_most_goal, experiment
-from principia.lab.learners import learner
+from principia.lab.evidence import Plot, Series
+from principia.lab.params import PositiveFloat, PositiveInt, Range
+from principia.lab.runs import Run, at_most_goal, experiment
+from principia.lab.training import learner
 from principia.regression.ridge import effective_dof, loo_error, ridge_path
 
 
 @learner
 def estimator(
-    inputs: Count, outputs: Count, rng: torch.Generator, *, alpha: Positive = 1.0
+    inputs: PositiveInt, outputs: PositiveInt, rng: torch.Generator, *, alpha: PositiveFloat = 1.0
 ) -> Ridge:
     """Builds scikit-learn's ridge regression for any table with a number to predict.
 
@@ -62,13 +62,13 @@ def quadratic_diabetes(
     run.record(chosen_alpha=float(alphas[best]), chosen_dof=float(freedom[best]))
     strongest = W[best].abs().argsort(descending=True)[:12].tolist()
     paths = tuple(Series(names[k], freedom, W[:, k], role="other") for k in strongest)
-    run.figure("paths", figures.draw(Picture(paths, "effective degrees of freedom", "weight")))
+    run.figure("paths", figures.draw(Plot(paths, "effective degrees of freedom", "weight")))
     curve = (
         Series(f"{folds}-fold", alphas, fixed),
         Series("leave-one-out shortcut", alphas, shortcut, role="predicted"),
         Series("least squares", alphas[[0, -1]], [ols, ols], role="bound"),
     )
-    run.figure("validation", figures.draw(Picture(curve, "λ", "RMSE", log="x")))
+    run.figure("validation", figures.draw(Plot(curve, "λ", "RMSE", log="x")))
 
 
 def _quadratic_model() -> tuple[Tensor, Tensor, list[str]]:

@@ -8,20 +8,19 @@ from torch import nn
 from principia.lab import figures
 from principia.lab.data.fashion import CLOTHES, fashion
 from principia.lab.data.handwriting import handwriting
-from principia.lab.domains import Count, Range
-from principia.lab.errors import refuse
-from principia.lab.experiments import Run, at_least_goal, experiment
-from principia.lab.learners import learner
-from principia.lab.training import accuracy
-from principia.lab.training.metrics import outputs_of
+from principia.lab.params import PositiveInt, Range, usage_error
+from principia.lab.runs import Run, at_least_goal, experiment
+from principia.lab.training import accuracy, learner, outputs_of
 from principia.regression.softmax import SoftmaxRegression
 
 
 @learner
-def network(inputs: Count, outputs: Count, rng: torch.Generator) -> nn.Module:
+def network(inputs: PositiveInt, outputs: PositiveInt, rng: torch.Generator) -> nn.Module:
     """Builds softmax regression for any table with a class to predict."""
     if outputs < 2:
-        raise refuse("SoftmaxRegression", "target", "classes", "a number", "Try regression/ridge.")
+        raise usage_error(
+            "SoftmaxRegression", "target", "classes", "a number", "Try regression/ridge."
+        )
     return SoftmaxRegression(inputs, outputs)
 
 
@@ -32,7 +31,7 @@ def network(inputs: Count, outputs: Count, rng: torch.Generator) -> nn.Module:
     "Fashion-MNIST, 0.917 on MNIST",
 )
 def images(
-    run: Run, *, epochs: Count = 10, lr: Annotated[float, Range(1e-4, 0.1)] = 0.005
+    run: Run, *, epochs: PositiveInt = 10, lr: Annotated[float, Range(1e-4, 0.1)] = 0.005
 ) -> None:
     """Reads pictures pixel by pixel: Fashion-MNIST and MNIST, or 8 x 8 digits when quick."""
     sets = {"mnist" if run.full else "digits": (handwriting(run), [str(k) for k in range(10)])}

@@ -12,14 +12,22 @@ from torch.func import grad, vmap
 from torch.nn import functional as F
 from torch.optim import Adam
 
-from principia.lab.claims import claim
 from principia.lab.data.digits import digits
-from principia.lab.domains import Range
 from principia.lab.draws import rand, randn
-from principia.lab.evidence import Evidence, Series
-from principia.lab.pairs import paired
-from principia.lab.relations import at_least, at_most, equal, estimates, every, identical
+from principia.lab.evidence import (
+    Evidence,
+    Series,
+    at_least,
+    at_most,
+    claim,
+    equal,
+    equal_to_rounding,
+    every,
+    within_errors,
+)
+from principia.lab.params import Range
 from principia.lab.seeds import Seed
+from principia.lab.training.pairs import paired
 from principia.networks.mlp import MLP
 from principia.optimization.curriculum import ParallelMLP
 from principia.regularization.augmentation import (
@@ -78,7 +86,7 @@ def online_is_unbiased(
             Series("without augmentation", axis, grad(loss)(w, x, y), "other", "points"),
             x="coordinate", y="gradient",
         ),
-        "mean of batches": estimates(
+        "mean of batches": within_errors(
             found.mean(dim=0), expanded, error=error, why="mean over independent batches"
         ),
     })
@@ -275,7 +283,7 @@ def resampled_at_the_inverse(
     expected = bright * (level + places @ slopes)
     inside = (places.abs() <= p.new_tensor([width - 1, height - 1]) / 2).all(dim=-1)
     middle, seen = height // 2, inside[height // 2]
-    return identical(found[inside], expected[inside]).drawn(
+    return equal_to_rounding(found[inside], expected[inside]).drawn(
         Series("transformed picture", u[middle], found[middle], style="points"),
         Series("the plane at the mapped places", u[middle, seen], expected[middle, seen],
                "predicted"),

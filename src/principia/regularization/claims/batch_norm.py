@@ -8,12 +8,18 @@ from torch.nn import functional as F
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.utils import skip_init
 
-from principia.lab.claims import claim
 from principia.lab.data.digits import digits
-from principia.lab.domains import Range
 from principia.lab.draws import rand, randn
-from principia.lab.evidence import Evidence, Series
-from principia.lab.relations import equal, estimates, every, identical
+from principia.lab.evidence import (
+    Evidence,
+    Series,
+    claim,
+    equal,
+    equal_to_rounding,
+    every,
+    within_errors,
+)
+from principia.lab.params import Range
 from principia.lab.seeds import Seed
 from principia.lab.training import accuracy
 from principia.regularization.batch_norm import (
@@ -50,10 +56,10 @@ def torch_is_the_formula(
                                        keepdim=True)
             ours = along(bn.weight, x) * (x - mean) / (bn.eps + var).sqrt() + along(bn.bias, x)
         theirs, g = bn(x), randn(rng, *x.shape)
-        parts[f"{type(bn).__name__}, outputs"] = identical(ours, theirs)
+        parts[f"{type(bn).__name__}, outputs"] = equal_to_rounding(ours, theirs)
         slopes = [torch.autograd.grad(one, leaves, g) for one in (ours, theirs)]
         for name, *both in zip(("x", "alpha", "beta"), *slopes, strict=True):
-            parts[f"{type(bn).__name__}, gradient of {name}"] = identical(*both)
+            parts[f"{type(bn).__name__}, gradient of {name}"] = equal_to_rounding(*both)
     return every(parts)
 
 
@@ -104,7 +110,7 @@ def running_statistics_converge(
     spread = ((expected - bn.bias) / bn.weight).square()  # a Gaussian's sigma is known to 1/√(2N)
     error = bn.weight.abs() * ((2 + spread) / samples).sqrt()
     return every({
-        "alone and in a batch": estimates(
+        "alone and in a batch": within_errors(
             found, expected, error=error, k=4, why="means and variances of two sets of Gaussians",
         ).drawn(
             Series("alone, running statistics", range(1, updates + 1), torch.stack(alone)[:, 0]),
@@ -116,9 +122,9 @@ def running_statistics_converge(
             running, average, tol=1e-12 * (1 + float(average.abs().max())),
             why="an identity of averages: float64 rounding",
         ),
-        "folded": identical(folded, found),
-        "two layers, all data": identical(single, together),
-        "two layers, in other batches": identical(whole, together),
+        "folded": equal_to_rounding(folded, found),
+        "two layers, all data": equal_to_rounding(single, together),
+        "two layers, in other batches": equal_to_rounding(whole, together),
     })
 
 
@@ -179,14 +185,14 @@ def invariant_to_weight_scale(
     scales = torch.logspace(0, 2, 13).double()
     lengths = torch.stack([at(float(one))[1].norm() for one in scales])
     return every({
-        "output": identical(scaled, outputs),
-        "gradient": identical(c * flat, slope).drawn(
+        "output": equal_to_rounding(scaled, outputs),
+        "gradient": equal_to_rounding(c * flat, slope).drawn(
             Series("gradient", scales, lengths),
             Series("1 / c", scales, slope.norm() / scales, "predicted"),
             x="factor c of the weights", y="length of the gradient", log="xy",
         ),
-        "along the weights": identical((slope * w).sum(), 0.0),
-        "all convolutions of a network": identical(larger, logits),
+        "along the weights": equal_to_rounding((slope * w).sum(), 0.0),
+        "all convolutions of a network": equal_to_rounding(larger, logits),
     })
 
 
@@ -217,7 +223,7 @@ def removes_constant_shift(
             Series("without a shift", shifts, right[:1] * 9, "predicted"),
             x="shift of all pixels", y="test accuracy, digits",
         ),
-        "scores": identical(scores[-1], scores[0]),
+        "scores": equal_to_rounding(scores[-1], scores[0]),
     })
 
 
@@ -244,13 +250,13 @@ def bn_is_reparametrization(
     decoupled = beta + alpha * centered @ (w / w.norm()) * (w.norm() / length)
     some = (x @ w).argsort()[:: max(1, batch // 100)]
     return every({
-        "scale of w'x": identical((x @ w).std(correction=0), length),
-        "outputs": identical(measured, line).drawn(
+        "scale of w'x": equal_to_rounding((x @ w).std(correction=0), length),
+        "outputs": equal_to_rounding(measured, line).drawn(
             Series("batch normalization", (x @ w)[some], measured[some]),
             Series("formula", (x @ w)[some], line[some], "predicted"), x="w'x", y="output",
         ),
-        "length and direction": identical(measured, decoupled),
-        "centered inputs": identical(bn((centered @ w)[:, None])[:, 0], measured),
+        "length and direction": equal_to_rounding(measured, decoupled),
+        "centered inputs": equal_to_rounding(bn((centered @ w)[:, None])[:, 0], measured),
     })
 
 
@@ -276,7 +282,7 @@ def gradient_is_projected(
     lost = g.sum(dim=0).square() / batch, (normal * g).sum(dim=0).square() / batch
     number = range(1, batches + 1)
     order = whole.argsort()
-    return identical(slope.square().sum(dim=0), scale * (whole - sum(lost))).drawn(
+    return equal_to_rounding(slope.square().sum(dim=0), scale * (whole - sum(lost))).drawn(
         Series("measured", number, (slope.square().sum(dim=0) / scale)[order]),
         Series("projected", number, (whole - sum(lost))[order], "predicted"),
         Series("gradient behind it", number, whole[order], "bound"),

@@ -6,11 +6,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from principia.lab.claims import claim
-from principia.lab.domains import Range
 from principia.lab.draws import randn
-from principia.lab.evidence import Evidence, Series
-from principia.lab.relations import at_least, equal, every, slope
+from principia.lab.evidence import Evidence, Series, at_least, claim, equal, every, slope
+from principia.lab.params import Range
 from principia.lab.seeds import Seed
 from principia.regularization.distillation import (
     DistillationLoss,

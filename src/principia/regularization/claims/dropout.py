@@ -9,16 +9,23 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from principia.lab.claims import claim
 from principia.lab.data.digits import digits
-from principia.lab.domains import Range
 from principia.lab.draws import randn
-from principia.lab.evidence import Evidence, Series
-from principia.lab.relations import at_least, at_most, equal, estimates, every, identical
+from principia.lab.evidence import (
+    Evidence,
+    Series,
+    at_least,
+    at_most,
+    claim,
+    equal,
+    equal_to_rounding,
+    every,
+    within_errors,
+)
+from principia.lab.params import Range
 from principia.lab.seeds import Seed
-from principia.lab.training import OneCycle, Supervised, fit
-from principia.lab.training.dice import own_dice
-from principia.lab.training.metrics import evaluated
+from principia.lab.training import OneCycle, Supervised, evaluated, fit
+from principia.lab.training.generators import seeded_generators
 from principia.regularization.dropout import (
     MOST_UNITS,
     ClassicDropout,
@@ -44,24 +51,26 @@ def torch_dropout_is_inverted(
     r"""`nn.Dropout` of $1-\pi$ gives $b\odot x/\pi$, of mean $x$, and leaves $x$ in evaluation."""
     x = randn(seed.torch(), 8)
     inverted, classic = nn.Dropout(1 - keep if p == "1 - π" else keep), ClassicDropout(keep)
-    with own_dice(seed, CPU):
+    with seeded_generators(seed, CPU):
         ours, theirs = (one(x.expand(masks, 8)) for one in (classic, inverted))
     noise = (keep * (1 - keep) / masks) ** 0.5  # of a share
     shares = torch.stack([(one != 0).double().mean(dim=0) for one in (ours, theirs)])
     mean, error, units = theirs.mean(dim=0), theirs.std(dim=0) / masks**0.5, range(1, 9)
     return every({
-        "mean": estimates(mean, x, error=error, k=4, why="mean over masks").drawn(
+        "mean": within_errors(mean, x, error=error, k=4, why="mean over masks").drawn(
             Series("mean over masks", units, mean, error=4 * error),
             Series("x", units, x, "predicted", "points"),
             Series("what is kept", units, theirs.sum(dim=0) / (theirs != 0).sum(dim=0), "other",
                    "points"),
             x="unit", y="value",
         ),
-        "what is kept": identical(theirs, (theirs != 0) * x / keep),
-        "what is kept, classic": identical(ours, (ours != 0) * x),
-        "share that is kept": estimates(shares, keep, error=noise, k=4, why="share of the masks"),
+        "what is kept": equal_to_rounding(theirs, (theirs != 0) * x / keep),
+        "what is kept, classic": equal_to_rounding(ours, (ours != 0) * x),
+        "share that is kept": within_errors(
+            shares, keep, error=noise, k=4, why="share of the masks"
+        ),
         "evaluation": equal(inverted.eval()(x), x, tol=0, why="nothing is done"),
-        "evaluation, classic": identical(classic.eval()(x), keep * x),
+        "evaluation, classic": equal_to_rounding(classic.eval()(x), keep * x),
     })
 
 
@@ -88,15 +97,17 @@ def mask_law(
     errors = (variance / samples).sqrt()
     unsure = ((moments[1] - moments[0] ** 2) / samples).sqrt()
     return every({
-        "mixture": estimates(mixture, mean, error=errors, k=4, why="mean over masks").drawn(
+        "mixture": within_errors(mixture, mean, error=errors, k=4, why="mean over masks").drawn(
             Series(f"all {len(weights):,} masks, {average}", range(4), mixture[0]),
             Series(f"{samples:,} random masks", range(4), mean[0], "predicted", "points"),
             Series("one subnetwork: all units", range(4), logits[-1, 0].softmax(0), "other",
                    "points"),
             x="class", y="probability",
         ),
-        "variance": estimates(variance, moments[0], error=unsure, k=4, why="variance over masks"),
-        "probabilities": identical(weights, law),
+        "variance": within_errors(
+            variance, moments[0], error=unsure, k=4, why="variance over masks"
+        ),
+        "probabilities": equal_to_rounding(weights, law),
         "their sum": equal(weights.sum(), 1, tol=1e-14, why="rounding of a sum of positive terms"),
     })
 
@@ -212,7 +223,7 @@ def _digits_net(
     fit(
         mlp, (x.flatten(1), y), Supervised(F.cross_entropy),
         torch.optim.Adam(mlp.parameters(), fused=True), epochs=epochs, batch_size=128,
-        parts=[OneCycle(0.01)], seed=seed,
+        callbacks=[OneCycle(0.01)], seed=seed,
     )
     return mlp
 

@@ -7,14 +7,22 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils import skip_init
 
-from principia.lab.claims import claim
-from principia.lab.domains import Range
 from principia.lab.draws import rand, randn
-from principia.lab.evidence import Evidence, Series
-from principia.lab.pairs import paired
-from principia.lab.relations import at_least, at_most, equal, every, identical, never
+from principia.lab.evidence import (
+    Evidence,
+    Series,
+    at_least,
+    at_most,
+    claim,
+    equal,
+    equal_to_rounding,
+    every,
+    never,
+)
+from principia.lab.params import Range
 from principia.lab.seeds import Seed
 from principia.lab.training import EarlyStopping
+from principia.lab.training.pairs import paired
 from principia.regularization.early_stopping import equivalent_decay, stopped_shrinkage
 
 
@@ -48,7 +56,7 @@ def gd_path_in_eigenbasis(
             Series(f"descent, {name}", at, descent[:, k], style="points"),
             Series(f"formula, {name}", at, expected[:, k], "predicted", "line"),
         ]
-    return identical(path, formula).drawn(
+    return equal_to_rounding(path, formula).drawn(
         *drawn, x="steps", y="share of the way along an eigenvector", log="x"
     )
 

@@ -15,11 +15,18 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from principia.gradients.depth import jacobian_spectrum
-from principia.lab.claims import claim
-from principia.lab.domains import Range
 from principia.lab.draws import rand, randn
-from principia.lab.evidence import Evidence, Series
-from principia.lab.relations import at_least, equal, estimates, every, identical
+from principia.lab.evidence import (
+    Evidence,
+    Series,
+    at_least,
+    claim,
+    equal,
+    equal_to_rounding,
+    every,
+    within_errors,
+)
+from principia.lab.params import Range
 from principia.lab.seeds import Seed
 from principia.networks.activations import ACTIVATIONS
 from principia.networks.mlp import MLP, ActivationName
@@ -60,7 +67,7 @@ def uniform_and_gaussian_agree(
         weight = torch.empty(m, n, dtype=torch.float64)
         drawn = initialize_(weight, "lecun", law=law, gain=gain, rng=rng).flatten() * n**0.5
         seen.append(torch.histogram(drawn, edges, density=True).hist)
-        parts[f"variance / σ², {law}"] = estimates(
+        parts[f"variance / σ², {law}"] = within_errors(
             drawn.square().mean(), 1, error=math.sqrt((fourth - 1) / len(drawn)),
             why="of the mean square of independent draws of a known law",
         )
@@ -98,7 +105,7 @@ def _multiplied(
     ):
         logs, error = _log_averaged(moments / moments[:, :1])
         predicted = math.log(factor) * layers.double()
-        parts[f"{name}, logarithm"] = estimates(
+        parts[f"{name}, logarithm"] = within_errors(
             logs[-1], predicted[-1], error=error[-1], why=LOGS
         ).drawn(
             Series("measured", layers, logs.exp(), error=5 * error * logs.exp()),
@@ -107,7 +114,7 @@ def _multiplied(
         )
         # sharper: what a layer does, whatever the layers before it made of the signal
         mean, error = _averaged((moments[:, 1:] / moments[:, :-1]).mean(dim=1, keepdim=True))
-        parts[f"{name}, a layer"] = estimates(mean[0], factor, error=error[0], why=DRAWN)
+        parts[f"{name}, a layer"] = within_errors(mean[0], factor, error=error[0], why=DRAWN)
     return every(parts)
 
 
@@ -164,7 +171,7 @@ def torch_default_variance(
         "layers": _multiplied(
             seed.torch(), [256] * (depth + 1), "identity", draws, (factor, factor), scheme="default"
         ),
-        "variance": estimates(
+        "variance": within_errors(
             n * squares.mean(), factor, error=factor * math.sqrt(0.8 / len(squares)),
             why="of the mean square of independent uniform draws",
         ),
@@ -193,7 +200,7 @@ def output_variance_is_input_variance(
         squares[draw] = z.square().mean(dim=1)
     measured, error = _averaged(squares)
     claimed = spreads**2 if form == "correct" else spreads
-    return estimates(measured[-1], claimed[-1], error=error[-1], why=DRAWN).drawn(
+    return within_errors(measured[-1], claimed[-1], error=error[-1], why=DRAWN).drawn(
         Series("measured", spreads, measured, error=5 * error),
         Series("γ = sd²" if form == "correct" else "γ = sd", spreads, claimed, "predicted"),
         x="standard deviation of the inputs", y="variance of the outputs",
@@ -226,7 +233,7 @@ def product_of_uniforms(
         pictures += [Series(f"{D} factors", z, seen), Series(f"D = {D}", z, density, "predicted")]
         parts |= {
             f"density, D = {D}": at_least(density, 0.0, why="a density is never negative"),
-            f"cells, D = {D}": identical(shares, torch.full_like(shares, 1 / CELLS)),
+            f"cells, D = {D}": equal_to_rounding(shares, torch.full_like(shares, 1 / CELLS)),
             f"draws, D = {D}": at_least(
                 chisquare(counts.numpy()).pvalue, 1e-6,
                 why="a chi-square test of independent draws in equal cells, at the level 1e-6",
@@ -272,7 +279,7 @@ def tanh_fits_the_assumption(
     r"""Activations that start with mean 0 keep it with tanh; the logistic function breaks it."""
     sizes, start = [width] * (depth + 1), {"scheme": "lecun", "law": "uniform"}
     measured, error = _averaged(_profiles(seed.torch(), sizes, activation, draws, start)[0])
-    return estimates(measured, 0, error=error, why=DRAWN).drawn(
+    return within_errors(measured, 0, error=error, why=DRAWN).drawn(
         Series("measured", range(depth + 1), measured, error=5 * error),
         Series("assumed", [0, depth], [0, 0], "predicted"), x="layer", y="mean activation",
     )
@@ -305,7 +312,7 @@ def orthogonal_spectrum(
             torch.linalg.svdvals(W), 1, tol=1e-10, why="rounding of the decomposition"
         ),
         # of an even size: none if the determinant is 1, both +1 and -1 if it is -1
-        "real ones of a matrix": estimates(
+        "real ones of a matrix": within_errors(
             real.mean(), 1, error=matrices**-0.5,
             why="of the mean of 0 or 2, for determinants 1 and -1 are equally likely",
         ),
@@ -407,7 +414,7 @@ def lsuv_unit_variance(
     lsuv_(mlp, x, rng=rng) if rescale else initialize_(mlp, "orthogonal", rng=rng)
     pairs = zip(mlp.layers, mlp.activations(x), strict=False)  # no layer takes the last output
     variances = torch.stack([layer(one).detach().var(correction=0) for layer, one in pairs])
-    return identical(variances, torch.ones(depth)).drawn(
+    return equal_to_rounding(variances, torch.ones(depth)).drawn(
         Series("measured", range(1, depth + 1), variances),
         Series("rescaled", [1, depth], [1, 1], "predicted"),
         x="layer", y="variance of its outputs", log="y",

@@ -10,11 +10,9 @@ from torch.func import grad
 from torch.nn import functional as F
 from torch.optim import LBFGS
 
-from principia.lab.claims import claim
-from principia.lab.domains import Range
 from principia.lab.draws import rand, randn
-from principia.lab.evidence import Evidence, Series
-from principia.lab.relations import equal, every
+from principia.lab.evidence import Evidence, Series, claim, equal, every
+from principia.lab.params import Range
 from principia.lab.seeds import Seed
 from principia.lab.training import Supervised
 from principia.regularization.label_smoothing import (

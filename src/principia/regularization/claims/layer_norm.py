@@ -7,11 +7,18 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from principia.lab.claims import claim
-from principia.lab.domains import Range
 from principia.lab.draws import drawn_anew, randn
-from principia.lab.evidence import Evidence, Series
-from principia.lab.relations import at_least, at_most, equal, every, identical
+from principia.lab.evidence import (
+    Evidence,
+    Series,
+    at_least,
+    at_most,
+    claim,
+    equal,
+    equal_to_rounding,
+    every,
+)
+from principia.lab.params import Range
 from principia.lab.seeds import Seed
 from principia.regularization.layer_norm import NormMLP, invariance_table, normalize
 
@@ -52,7 +59,7 @@ def torch_is_the_formula(
     plain, variance = plain.detach(), x.detach().var(dim=-1, correction=0)
     return every({
         **{
-            name: identical(*pair) for name, *pair in
+            name: equal_to_rounding(*pair) for name, *pair in
             zip(("values", "gradient of x", "of γ", "of β"), theirs, ours, strict=True)
         },
         "mean": equal(plain.mean(dim=-1), 0, tol=1e-12, why="rounding of sums of numbers around 1"),
@@ -60,10 +67,14 @@ def torch_is_the_formula(
             plain.var(dim=-1, correction=0), variance / (eps + variance), tol=1e-12,
             why="s²/(δ+s²), 1 but for δ; rounding of sums of numbers around 1",
         ),
-        "NormMLP": identical(net(x), _by_hand(net, x, axis)),
-        "NormMLP with batch norm": identical(batch_net(x), _by_hand(batch_net, x, 0)),
-        "one group": identical(functional.group_norm(pictures, 1), normalize(pictures, (1, 2, 3))),
-        "instances": identical(functional.instance_norm(pictures), normalize(pictures, (-2, -1))),
+        "NormMLP": equal_to_rounding(net(x), _by_hand(net, x, axis)),
+        "NormMLP with batch norm": equal_to_rounding(batch_net(x), _by_hand(batch_net, x, 0)),
+        "one group": equal_to_rounding(
+            functional.group_norm(pictures, 1), normalize(pictures, (1, 2, 3))
+        ),
+        "instances": equal_to_rounding(
+            functional.instance_norm(pictures), normalize(pictures, (-2, -1))
+        ),
     })
 
 
@@ -88,13 +99,13 @@ def independent_of_batch(
     sizes = sorted({fewest, 2, 3, 5, 7, (others + 1) // 2, others + 1})
     trained = torch.stack([net.train()(x[:size])[0] for size in sizes])
     return every({
-        "among others": identical(trained[1:], trained[:1].expand_as(trained[1:])),
-        "in training": identical(trained, alone.expand_as(trained)).drawn(
+        "among others": equal_to_rounding(trained[1:], trained[:1].expand_as(trained[1:])),
+        "in training": equal_to_rounding(trained, alone.expand_as(trained)).drawn(
             Series("in a batch, training mode", sizes, trained[:, 0]),
             Series("alone, evaluation mode", [1, others + 1], alone[0, :1].repeat(2), "predicted"),
             x="samples in the batch", y="first output of the first sample", log="x",
         ),
-        "in evaluation": identical(among, alone),
+        "in evaluation": equal_to_rounding(among, alone),
     })
 
 
@@ -152,7 +163,7 @@ def lives_on_a_sphere(
             x="sum of the features / √d", y="length of what is left",
         ),
         "sum": equal(y.sum(dim=1), 0, tol=1e-8, why=rounding),
-        "normalize": identical(normalize(x, -1, eps=0.0), y),
+        "normalize": equal_to_rounding(normalize(x, -1, eps=0.0), y),
     })
 
 
@@ -175,7 +186,7 @@ def rms_norm_is_ln_on_centered(
     layer, plain = layer_norm(x), rms_norm(x)
     rms = rms_norm(x - x.mean(dim=-1, keepdim=True)) if center else plain
     gaps, plain_gaps = ((one - layer).square().mean(dim=(1, 2)).sqrt() for one in (rms, plain))
-    return identical(rms, layer).drawn(
+    return equal_to_rounding(rms, layer).drawn(
         Series("RMSNorm, centered" if center else "RMSNorm", means, gaps),
         Series("RMSNorm, not centered", means, plain_gaps, "other", "line"),
         x="mean of the features, whose variance is 1", y="root mean square gap to LayerNorm",

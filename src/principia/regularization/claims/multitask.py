@@ -7,11 +7,20 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from principia.lab.claims import claim
-from principia.lab.domains import Range
 from principia.lab.draws import rand, randn
-from principia.lab.evidence import Evidence, Series
-from principia.lab.relations import at_least, at_most, equal, estimates, every, identical, never
+from principia.lab.evidence import (
+    Evidence,
+    Series,
+    at_least,
+    at_most,
+    claim,
+    equal,
+    equal_to_rounding,
+    every,
+    never,
+    within_errors,
+)
+from principia.lab.params import Range
 from principia.lab.seeds import Seed
 from principia.networks.mlp import MLP
 from principia.optimization.curriculum import ParallelMLP
@@ -115,7 +124,7 @@ def shared_subspace_helps(
             Series("subspace known", few, [known] * len(few), "bound"),
             x="tasks", y="squared error of the weights of a task", log="xy",
         ),
-        "error of separate fits": estimates(
+        "error of separate fits": within_errors(
             alone.mean(), theory, error=standard_error(alone), why="mean of independent draws"
         ),
     })
@@ -244,9 +253,9 @@ def unlabelled_data_finds_the_subspace(
             Series("head on inputs", counts, raw.mean(dim=1), "other", error=standard_error(raw)),
             x="labels", y=f"test accuracy, mean of {DRAWS} draws", log="x",
         ),
-        "loss that is left": identical(loss, spread[:few, :-k].sum() / (few * NOISY)),
+        "loss that is left": equal_to_rounding(loss, spread[:few, :-k].sum() / (few * NOISY)),
         "gradient": equal(slopes, 0, tol=1e-12, why="rounding of means of squares"),
-        "loss with holes": estimates(
+        "loss with holes": within_errors(
             spoiled.mean(), mended, error=standard_error(spoiled), why="mean over masks"
         ),
     })

@@ -12,13 +12,22 @@ from torch.func import vmap
 from torch.nn import functional as F
 from torch.optim import SGD
 
-from principia.lab.claims import claim
-from principia.lab.domains import Range
 from principia.lab.draws import randn
-from principia.lab.evidence import Evidence, Series
-from principia.lab.relations import at_most, equal, estimates, every, identical, never, slope
+from principia.lab.evidence import (
+    Evidence,
+    Series,
+    at_most,
+    claim,
+    equal,
+    equal_to_rounding,
+    every,
+    never,
+    slope,
+    within_errors,
+)
+from principia.lab.params import Range
 from principia.lab.seeds import Seed
-from principia.lab.training.dice import own_dice
+from principia.lab.training.generators import seeded_generators
 from principia.optimization.problems import Problem, ScalarNet
 from principia.regression.ridge import ridge_path
 from principia.regularization.noise import (
@@ -50,7 +59,7 @@ def input_noise_is_ridge(
     ridge = ridge_path(X, y, torch.tensor([charge]))[0]
 
     layer, clean = GaussianNoise(sigma), X.expand(COPIES // 2, -1, -1)
-    with own_dice(seed, X.device):
+    with seeded_generators(seed, X.device):
         drawn = layer(clean)
     noisy = torch.cat([drawn, InputNoise(sigma).prepare((clean, y), rng)[0]])
     gram = (noisy.mT @ noisy).mean(dim=0)
@@ -64,7 +73,7 @@ def input_noise_is_ridge(
     error = steps.std(dim=1) / COPIES**0.5
     axis = range(1, dim + 1)
     return every({
-        "minimizer over noisy copies": estimates(
+        "minimizer over noisy copies": within_errors(
             found, ridge, error=error, k=4, why="a root of the mean of independent gradients",
         ).drawn(
             Series("least squares on noisy copies", axis, found, error=4 * error, style="points"),
@@ -73,10 +82,10 @@ def input_noise_is_ridge(
                    "other", "points"),
             x="coordinate", y="weight",
         ),
-        "expectation": identical(
+        "expectation": equal_to_rounding(
             expected, penalized, why="float64 rounding: the cubature is exact for quadratics"
         ),
-        "no noise when evaluated": identical(layer.eval()(X), X),
+        "no noise when evaluated": equal_to_rounding(layer.eval()(X), X),
     })
 
 
@@ -119,7 +128,7 @@ def input_noise_second_order(
             sigmas, left, 4, tol=0.2, why="the term of sixth order bends the line by 1 or 2 %",
             labels=("σ", "root mean square of what the penalty leaves"),
         ),
-        "Laplacian by random signs": estimates(
+        "Laplacian by random signs": within_errors(
             signs, exact, error=((f(x) - y) * second).abs() * spread, k=5, bias=1e-12,
             why="mean over the signs, whose variance is known; rounding",
         ),
@@ -164,7 +173,7 @@ def weight_noise_penalizes_curvature(
             sigmas, left.abs(), 4, tol=0.2, why="the term of sixth order bends the line a little",
             labels=("σ", "mean loss - loss - penalty, two weights"),
         ),
-        "cloud of weights": estimates(
+        "cloud of weights": within_errors(
             one.mean(), sigma**2 * charge, error=one.std() / PAIRED_DRAWS**0.5, k=4,
             bias=2 * next_term, why="pairs of mirrored draws; the next term, by doubling the noise",
         ),
@@ -250,7 +259,7 @@ def target_noise_keeps_the_mean(
     axis = range(dim + 1)
     error = sigma * inverse.norm(dim=1) / draws**0.5
     return every({
-        "minimizer": estimates(
+        "minimizer": within_errors(
             fits.mean(dim=0), exact, error=error, k=4, why="mean of least-squares fits",
         ).drawn(
             Series("mean fit to noisy targets", axis, fits.mean(dim=0), error=4 * error,
@@ -259,12 +268,12 @@ def target_noise_keeps_the_mean(
             *(Series("one fit", axis, one, "other", "points") for one in fits[:5]),
             x="coordinate (0 is the intercept)", y="weight",
         ),
-        "loss": estimates(
+        "loss": within_errors(
             losses.mean(), left.square().mean() + sigma**2, k=4, error=(
                 (4 * sigma**2 * left.square().mean() + 2 * sigma**4) / (samples * draws)
             ).sqrt(), why="mean loss at fixed weights, whose variance is known",
         ),
-        "expected loss": identical(
+        "expected loss": equal_to_rounding(
             expected, left.square().mean() + sigma**2,
             why="float64 rounding: the cubature is exact for quadratics",
         ),
@@ -300,7 +309,7 @@ def label_flips_are_smoothing(
             Series(f"soft target, {share}", range(K), targets[0], "predicted", "points"),
             x="label", y="share",
         ),
-        "frequencies": estimates(
+        "frequencies": within_errors(
             found, targets, error=(targets * (1 - targets) / flips).sqrt(), k=5,
             why="shares of independent flips",
         ),

@@ -7,12 +7,19 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from principia.lab.claims import claim
-from principia.lab.domains import Range
 from principia.lab.draws import rand, randn
-from principia.lab.errors import refuse
-from principia.lab.evidence import Evidence, Series
-from principia.lab.relations import at_least, at_most, equal, every, never, slope
+from principia.lab.evidence import (
+    Evidence,
+    Series,
+    at_least,
+    at_most,
+    claim,
+    equal,
+    every,
+    never,
+    slope,
+)
+from principia.lab.params import Range, usage_error
 from principia.lab.seeds import Seed
 from principia.optimization.gradient_descent import descend
 from principia.optimization.problems import LogisticRisk, Problem, noisy_logistic
@@ -140,7 +147,7 @@ def in_balls(problem: Problem, radii: Tensor, *, tol: float = 1e-14) -> Tensor:
     if len(moving):
         domain = f"radii in which {STEPS} steps find the solution"
         hint = "In a smaller ball they are fewer."
-        raise refuse("radius_path", "radii", domain, float(moving[0]), hint)
+        raise usage_error("radius_path", "radii", domain, float(moving[0]), hint)
     return ends
 
 

@@ -9,11 +9,20 @@ from torch import Tensor, nn
 from torch.distributions import Bernoulli, Normal
 from torch.optim import LBFGS, SGD, Adam, AdamW
 
-from principia.lab.claims import claim
-from principia.lab.domains import Range
 from principia.lab.draws import randn
-from principia.lab.evidence import Evidence, Series
-from principia.lab.relations import at_least, equal, estimates, every, identical, never, slope
+from principia.lab.evidence import (
+    Evidence,
+    Series,
+    at_least,
+    claim,
+    equal,
+    equal_to_rounding,
+    every,
+    never,
+    slope,
+    within_errors,
+)
+from principia.lab.params import Range
 from principia.lab.seeds import Seed
 from principia.networks.mlp import MLP
 from principia.optimization.problems import LogisticRisk, Quadratic, noisy_logistic
@@ -64,7 +73,7 @@ def sgd_decay_is_l2(
     mlp = MLP([4, 3, 2], rng=rng).double()
     strengths = {"layers.0.weight": mu, "layers.1.weight": mu / 2}
     parts = {
-        "without a risk": identical(free, left[:, None].expand_as(free)).drawn(
+        "without a risk": equal_to_rounding(free, left[:, None].expand_as(free)).drawn(
             Series("share of a weight, torch", t, free[:, 0]),
             Series(f"{form}: (1 {'+' if form == 'printed' else '-'} ημ)ᵗ", t, left, "predicted"),
             x="step t", y="θₜ / θ₀, without a risk",
@@ -76,7 +85,7 @@ def sgd_decay_is_l2(
         kept = _free_shares(mlp, decay_groups(mlp, given, lr=lr), steps)
         second = mu if name == "one strength" else mu / 2
         expected = [(1 - lr * mu) ** steps, 1.0, (1 - lr * second) ** steps, 1.0]
-        parts[f"groups, {name}"] = identical(kept, expected)
+        parts[f"groups, {name}"] = equal_to_rounding(kept, expected)
     return every(parts)
 
 
@@ -173,7 +182,7 @@ def decay_stability(
             x="ημ", y="factor of one step",
         ),
         "grows, or stays, outside": never(left[40:] < 1 - 1e-12, why="|1 - ημ| is 1 or more"),
-        "factor": identical(factors, (1 - products)[:, None].expand_as(factors)),
+        "factor": equal_to_rounding(factors, (1 - products)[:, None].expand_as(factors)),
         "signs": never((factors < 0).any(dim=1) != (products > 1), why="the sign of 1 - ημ"),
     })
 
@@ -206,7 +215,7 @@ def l2_shrinks_by_eigenvalue(
             Series(share, grid, grid / (grid + times * mu), "predicted"),
             x="eigenvalue λ", y="share of the coordinate that is kept", log="x",
         ),
-        "shrinkage": identical((shrinkage(H, times * mu) @ best[..., None])[..., 0],
+        "shrinkage": equal_to_rounding((shrinkage(H, times * mu) @ best[..., None])[..., 0],
                                (Q @ (kept * before)[..., None])[..., 0]),
         "logistic, first order": slope(
             mus, (moved - first).norm(dim=1), 2, tol=0.1,
@@ -338,7 +347,7 @@ def decay_suppresses_noise(
     return every({
         "decay helps": at_least(best, around[0], why="the first point of the grid above 0"),
         "best strength": equal(best, predicted, tol=0.003 * predicted, why="a step of the grid"),
-        "Monte Carlo": estimates(
+        "Monte Carlo": within_errors(
             found, risk(some), error=error, k=4, bias=1e-12, why="mean over the data sets"
         ).drawn(
             Series("mean of the data sets", some, found, error=4 * error),
@@ -372,8 +381,8 @@ def norm_is_not_the_function(
             Series("√(α²|W¹|² + |W²|²/α² + …)", factors, formula, "predicted"),
             x="factor α", y="norm of all weights", log="xy",
         ),
-        "outputs": identical(outputs, mlp(x).expand_as(outputs)),
-        "norm along the valley": identical(norms, formula),
+        "outputs": equal_to_rounding(outputs, mlp(x).expand_as(outputs)),
+        "norm along the valley": equal_to_rounding(norms, formula),
     })
 
 

@@ -9,11 +9,9 @@ from torch.func import functional_call
 from torch.nn import functional as F
 from torch.nn.utils import parametrize
 
-from principia.lab.claims import claim
-from principia.lab.domains import Range
 from principia.lab.draws import drawn_anew, randn
-from principia.lab.evidence import Evidence, Series
-from principia.lab.relations import equal, every, identical, never
+from principia.lab.evidence import Evidence, Series, claim, equal, equal_to_rounding, every, never
+from principia.lab.params import Range
 from principia.lab.seeds import Seed
 from principia.regularization.layer_norm import NormMLP
 from principia.regularization.weight_norm import (
@@ -46,14 +44,14 @@ def torch_is_the_formula(
         )
         names = "weights", "gradient of γ", "gradient of v"
         for name, *pair in zip(names, theirs, ours, strict=True):
-            parts[f"{name}, {kind}"] = identical(*pair)
+            parts[f"{name}, {kind}"] = equal_to_rounding(*pair)
     net = NormMLP([inputs, units, units, 3], norm="none", rng=rng).double()
     x, before = randn(rng, samples, inputs), [layer.weight.clone() for layer in net.layers]
     outputs = net(x)
-    parts["the start changes nothing"] = identical(normalize_weights(net)(x), outputs)
+    parts["the start changes nothing"] = equal_to_rounding(normalize_weights(net)(x), outputs)
     kept = [torch.equal(halves(one)[1], w) for one, w in zip(net.layers, before, strict=True)]
     outputs = drawn_anew(net, rng)(x)
-    parts["merged"] = identical(merge(net)(x), outputs)
+    parts["merged"] = equal_to_rounding(merge(net)(x), outputs)
     plain = [not parametrize.is_parametrized(layer) for layer in net.layers]
     why = "the weights become the directions; merging leaves plain layers"
     return every({**parts, "in place": never([not one for one in kept + plain], why=why)})
@@ -93,8 +91,8 @@ def gradient_formulas(
         if not projector:
             of_v = gamma / v.flatten(1).norm(dim=1).view_as(gamma) * grad_w
         theirs = torch.autograd.grad(_loss(apply(x, layer.weight)), (gamma, v))
-        parts[f"γ, {kind}"] = identical(theirs[0].flatten(), of_gamma)
-        parts[f"v, {kind}"] = identical(theirs[1], of_v)
+        parts[f"γ, {kind}"] = equal_to_rounding(theirs[0].flatten(), of_gamma)
+        parts[f"v, {kind}"] = equal_to_rounding(theirs[1], of_v)
         across, up = (one.detach().flatten()[:200] for one in (of_v, theirs[1]))
         drawn.append(Series(f"{kind} layer", across, up, "other", "points"))
     ends = [float(torch.cat([one.x for one in drawn]).aminmax()[end]) for end in (0, 1)]
@@ -239,14 +237,14 @@ def no_batch_coupling(
         return torch.cat([one.flatten() for one in slopes])
 
     whole, shared = gradient(x), sum(map(gradient, x.tensor_split(workers)))
-    parts = {"outputs": identical(found[1:], found[:1].expand_as(found[1:])).drawn(
+    parts = {"outputs": equal_to_rounding(found[1:], found[:1].expand_as(found[1:])).drawn(
         Series(f"{norm} norm, training mode", sizes, found[:, 0]),
         Series("in the smallest batch", [1, samples], found[:1, 0].repeat(2), "predicted"),
         x="samples in the batch", y="first output of the first sample", log="x",
     )}
     if norm == "weight":
-        parts["one at a time"] = identical(sum(map(gradient, x.split(1))), whole)
-    return every({**parts, "workers": identical(shared, whole)})
+        parts["one at a time"] = equal_to_rounding(sum(map(gradient, x.split(1))), whole)
+    return every({**parts, "workers": equal_to_rounding(shared, whole)})
 
 
 @claim(control={"batch": "another"}, source="Salimans and Kingma 2016, sec. 3")
@@ -275,8 +273,8 @@ def data_dependent_start(
             x="layer", y="standard deviation of the sums, mean of the units",
         ),
         "mean": equal(mean, 0, tol=1e-6, why=why),
-        "γ": identical(halves(first)[0].flatten() * sigma, torch.ones_like(sigma)),
-        "b": identical(first.bias * sigma, -mu),
+        "γ": equal_to_rounding(halves(first)[0].flatten() * sigma, torch.ones_like(sigma)),
+        "b": equal_to_rounding(first.bias * sigma, -mu),
     })
 
 

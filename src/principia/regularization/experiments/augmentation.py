@@ -13,12 +13,20 @@ from torch.optim import Adam
 
 from principia.lab import figures
 from principia.lab.data.handwriting import handwriting
-from principia.lab.domains import Fraction, NonNegative, Range
-from principia.lab.evidence import Picture, Series
-from principia.lab.experiments import Run, at_least_goal, experiment
-from principia.lab.pairs import paired
-from principia.lab.training import OneCycle, Part, Supervised, accuracy, evaluate, fit, part
-from principia.lab.training.metrics import outputs_of
+from principia.lab.evidence import Plot, Series
+from principia.lab.params import NonNegativeFloat, Range, UnitInterval
+from principia.lab.runs import Run, at_least_goal, experiment
+from principia.lab.training import (
+    Callback,
+    OneCycle,
+    Supervised,
+    accuracy,
+    callback,
+    evaluate,
+    fit,
+    outputs_of,
+)
+from principia.lab.training.pairs import paired
 from principia.networks.mlp import MLP
 from principia.regularization.augmentation import (
     Augment,
@@ -36,12 +44,12 @@ from principia.regularization.batch_norm import ConvNet
 HELD = 200  # test pictures that are turned
 
 
-@part()
+@callback()
 def augmentation(
-    run: Run, *, shift: NonNegative = 1.0, rotate: Annotated[float, Range(0, 180)] = 0.0,
-    scale: Annotated[float, Range(0, 1, open="high")] = 0.0, shear: NonNegative = 0.0,
-    mirror: Fraction = 0.0, brightness: Fraction = 0.0,
-) -> Part:
+    run: Run, *, shift: NonNegativeFloat = 1.0, rotate: Annotated[float, Range(0, 180)] = 0.0,
+    scale: Annotated[float, Range(0, 1, open="high")] = 0.0, shear: NonNegativeFloat = 0.0,
+    mirror: UnitInterval = 0.0, brightness: UnitInterval = 0.0,
+) -> Callback:
     """Transforms the pictures of every batch at random; they must keep their labels.
 
     A training on flat rows is taken for one on gray squares, as high as the root of their length.
@@ -64,7 +72,7 @@ def augmentation(
 
 
 @final
-class _OfAnyPictures(Part):
+class _OfAnyPictures(Callback):
     """Transforms pictures, also flat ones: whoever asks for it says that rows are pictures."""
 
     def __init__(self, *transforms: Transform) -> None:
@@ -116,7 +124,7 @@ def small_data(
         fit(
             model, (_fed(model, x[rows]), y[rows]), Supervised(F.cross_entropy),
             Adam(model.parameters()), epochs=epochs, batch_size=50,
-            parts=[OneCycle(0.01), *([augment] if arm == "with" else [])], seed=own, run=run,
+            callbacks=[OneCycle(0.01), *([augment] if arm == "with" else [])], seed=own, run=run,
             name=f"{kind}-{arm}-{number}",
         )
         found = evaluate(model, (_fed(model, x_test), y_test), {"accuracy": accuracy})
@@ -151,5 +159,5 @@ def _along_the_orbit(models: Mapping[str, nn.Module], x: Tensor, y: Tensor) -> g
             for turned in guises
         ]
         series.append(Series(name, angles, found, "other", "line"))
-    return figures.draw(Picture(tuple(series), "angle of the test digits, in degrees",
+    return figures.draw(Plot(tuple(series), "angle of the test digits, in degrees",
                                 "mean probability of the class"))

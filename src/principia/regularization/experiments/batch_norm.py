@@ -11,11 +11,11 @@ from torch.nn import functional as F
 from principia.lab import figures
 from principia.lab.data.digits import digits
 from principia.lab.data.fashion import fashion
-from principia.lab.domains import Range
-from principia.lab.evidence import Picture, Series
-from principia.lab.experiments import Run, at_least_goal, at_most_goal, experiment
-from principia.lab.pairs import paired
-from principia.lab.training import EMA, Diverged, Part, Supervised, accuracy, evaluate, fit
+from principia.lab.evidence import Plot, Series
+from principia.lab.params import Range
+from principia.lab.runs import Run, at_least_goal, at_most_goal, experiment
+from principia.lab.training import EMA, Callback, Diverged, Supervised, accuracy, evaluate, fit
+from principia.lab.training.pairs import paired
 from principia.regularization.batch_norm import ConvNet
 
 Rate = Annotated[float, Range(0.01, 2)]
@@ -60,14 +60,14 @@ def bn_speed(
         """Give the test accuracy after each epoch."""
         own, name = run.seed.child(start), f"{kind}-{rate:g}-{start}"
         net = ConvNet([1, 16, 32], side=x.shape[-1], batch_norm=kind == "bn", rng=own.torch())
-        parts: list[Part] = [EMA(1 - 3 / batches), _Tested(goal if stop else None, *test)]
+        callbacks: list[Callback] = [EMA(1 - 3 / batches), _Tested(goal if stop else None, *test)]
         if rate == rates[-1] and kind not in looks:
             looks[kind] = _Along(every=max(batches // 10, 1))
-            parts.append(looks[kind])
+            callbacks.append(looks[kind])
         try:
             fit(
                 net, (x, y), Supervised(F.cross_entropy), torch.optim.SGD(net.parameters(), rate),
-                epochs=epochs, batch_size=size, parts=parts, seed=own, run=run, name=name,
+                epochs=epochs, batch_size=size, callbacks=callbacks, seed=own, run=run, name=name,
             )
         except Diverged:
             lost = epochs - len(run.curves[name])
@@ -100,7 +100,7 @@ def bn_speed(
         **saved.metrics("epochs_saved"), **gain.metrics("gain"),
     )
     run.figure("pairs", gain.figure("best test accuracy", ("plain", "BN")))
-    run.figure("rates", figures.draw(Picture(tuple(
+    run.figure("rates", figures.draw(Plot(tuple(
         Series(kind, rates, counts[kind], role, "line")
         for kind, role in zip(KINDS, ("measured", "other"), strict=True)
     ), "learning rate", f"epochs to a test accuracy of {goal:g}", log="x")))
@@ -112,7 +112,7 @@ def bn_speed(
 
 
 @final
-class _Tested(Part):
+class _Tested(Callback):
     """Measures the test accuracy after each epoch; it ends a training that has reached a goal."""
 
     def __init__(self, goal: float | None, x: Tensor, y: Tensor) -> None:
@@ -126,7 +126,7 @@ class _Tested(Part):
 
 
 @final
-class _Along(Part):
+class _Along(Callback):
     """Looks along the gradient at some steps: what loss and gradient are farther that way."""
 
     def __init__(self, every: int) -> None:
@@ -181,7 +181,7 @@ def _landscape(looks: Mapping[str, Tensor]) -> Any:
         step, low, high, _ = seen.T
         series += [Series(f"{kind}, {what}", step, one, role, "line")  # type: ignore[arg-type]
                    for what, one in (("highest", high), ("lowest", low))]
-    picture = Picture(tuple(series), "training step", "loss along the gradient", log="y")
+    picture = Plot(tuple(series), "training step", "loss along the gradient", log="y")
     figure = figures.draw(picture)
     for lowest in figure.data[1::2]:
         lowest.fill = "tonexty"

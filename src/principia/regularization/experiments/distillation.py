@@ -11,14 +11,21 @@ from torch.optim import Adam
 
 from principia.lab import figures
 from principia.lab.data.handwriting import handwriting
-from principia.lab.domains import Count, Fraction, Positive, Range
-from principia.lab.errors import refuse
-from principia.lab.experiments import Run, at_least_goal, at_most_goal, experiment
-from principia.lab.pairs import paired
+from principia.lab.params import PositiveFloat, PositiveInt, Range, UnitInterval, usage_error
+from principia.lab.runs import Run, at_least_goal, at_most_goal, experiment
 from principia.lab.seeds import Seed
-from principia.lab.teachers import teacher_of
-from principia.lab.training import OneCycle, Part, Supervised, accuracy, evaluate, fit, part
-from principia.lab.training.metrics import outputs_of
+from principia.lab.training import (
+    Callback,
+    OneCycle,
+    Supervised,
+    accuracy,
+    callback,
+    evaluate,
+    fit,
+    outputs_of,
+)
+from principia.lab.training.pairs import paired
+from principia.lab.training.teachers import teacher_of
 from principia.networks.mlp import MLP
 from principia.regularization.batch_norm import ConvNet
 from principia.regularization.distillation import (
@@ -32,10 +39,10 @@ from principia.regularization.distillation import (
 LEFT_OUT = 3  # the class that a student is never shown
 
 
-@part()
+@callback()
 def distillation(
-    run: Run, *, teacher: str = "", temperature: Positive = 4.0, alpha: Fraction = 0.9
-) -> Part:
+    run: Run, *, teacher: str = "", temperature: PositiveFloat = 4.0, alpha: UnitInterval = 0.9
+) -> Callback:
     """Lets the training learn from the network that an earlier run has trained, too.
 
     Args:
@@ -56,8 +63,8 @@ def distillation(
     "errors by itself and 74 after distillation; its teacher makes 67",
 )
 def mnist_distill(
-    run: Run, *, teacher: str = "", temperature: Positive | None = None, alpha: Fraction = 0.9,
-    pairs: Annotated[int, Range(2, 20)] = 3, epochs: Count = 7,
+    run: Run, *, teacher: str = "", temperature: PositiveFloat | None = None,
+    alpha: UnitInterval = 0.9, pairs: Annotated[int, Range(2, 20)] = 3, epochs: PositiveInt = 7,
 ) -> None:
     """Teaches a small network with a large one's answers, and beside it one with labels alone.
 
@@ -79,7 +86,7 @@ def mnist_distill(
     master = teacher_of(run, teacher) if teacher else _teacher(run, (x, y), test)
     answers = teacher_answers(master, x_test[:1])  # a teacher of something else is told early
     if answers.shape[1] != classes:
-        raise refuse("mnist_distill", "teacher", f"of {classes} classes", answers.shape[1])
+        raise usage_error("mnist_distill", "teacher", f"of {classes} classes", answers.shape[1])
     run.record(teacher_accuracy=evaluate(master, test, {"accuracy": accuracy})["accuracy"])
 
     def student(own: Seed, name: str, data: tuple[Tensor, Tensor], weight: float) -> MLP:
@@ -87,7 +94,7 @@ def mnist_distill(
         distill(
             master, net, data, Adam(net.parameters(), lr=1e-3), temperature=temperature,
             alpha=weight, epochs=epochs, batch_size=batch_size,
-            parts=[OneCycle(2e-3 if run.full else 1e-2)], validation=test,
+            callbacks=[OneCycle(2e-3 if run.full else 1e-2)], validation=test,
             metrics={"accuracy": accuracy}, seed=own, run=run, name=name,
         )
         return net.cpu()
@@ -128,7 +135,8 @@ def _teacher(run: Run, data: Batch, test: Batch) -> nn.Module:
     )
     fit(
         net, data, Supervised(F.cross_entropy), Adam(net.parameters(), lr=1e-3),
-        epochs=6 if run.full else 12, batch_size=128 if run.full else 64, parts=[OneCycle(5e-3)],
+        epochs=6 if run.full else 12, batch_size=128 if run.full else 64,
+        callbacks=[OneCycle(5e-3)],
         validation=test, metrics={"accuracy": accuracy}, seed=run.seed.child("teacher"), run=run,
         name="teacher",
     )

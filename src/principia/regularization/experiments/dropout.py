@@ -10,13 +10,12 @@ from torch.nn import functional as F
 
 from principia.lab import figures
 from principia.lab.data.handwriting import handwriting
-from principia.lab.domains import Count, Range
-from principia.lab.evidence import Picture, Series
-from principia.lab.experiments import Run, at_least_goal, at_most_goal, experiment
-from principia.lab.learners import learner
-from principia.lab.pairs import paired
+from principia.lab.evidence import Plot, Series
+from principia.lab.params import PositiveInt, Range
+from principia.lab.runs import Run, at_least_goal, at_most_goal, experiment
 from principia.lab.seeds import Seed
-from principia.lab.training import OneCycle, Supervised, accuracy, evaluate, fit
+from principia.lab.training import OneCycle, Supervised, accuracy, evaluate, fit, learner
+from principia.lab.training.pairs import paired
 from principia.regularization.claims.dropout import COURSE, PLAIN, cut_accuracy
 from principia.regularization.dropout import DropoutMLP, Keep
 
@@ -25,8 +24,8 @@ SCORE = {"accuracy": accuracy}
 
 @learner
 def network(
-    inputs: Count, outputs: Count, rng: torch.Generator, *, hidden: tuple[Count, ...] = (128, 128),
-    keep_input: Keep = 0.8, keep_hidden: Keep = 0.5,
+    inputs: PositiveInt, outputs: PositiveInt, rng: torch.Generator, *,
+    hidden: tuple[PositiveInt, ...] = (128, 128), keep_input: Keep = 0.8, keep_hidden: Keep = 0.5,
 ) -> nn.Module:
     """Builds an MLP with dropout for any table.
 
@@ -82,7 +81,7 @@ def mnist_dropout(
             mlp, (x[rows], y[rows]), Supervised(F.cross_entropy),
             torch.optim.Adam(mlp.parameters(), fused=True),
             epochs=few_epochs if run.full and len(rows) < len(x) else epochs,
-            batch_size=min(200, max(48, len(rows) // 50)), parts=[OneCycle(peak), MaxNorm(3.0)],
+            batch_size=min(200, max(48, len(rows) // 50)), callbacks=[OneCycle(peak), MaxNorm(3.0)],
             validation=tuple(one[:1000] for one in test), metrics=SCORE, seed=seed, run=run,
             name=name,
         )
@@ -119,7 +118,7 @@ def _errors(curves: Mapping[str, list[dict[str, float]]]) -> Any:
         for (arm, rows), role in zip(curves.items(), ("measured", "other"), strict=True)
         for what, name in (("in training", "loss"), ("1,000 test pictures", "validation_loss"))
     ]
-    return figures.draw(Picture(tuple(series), "epoch", "cross entropy", log="y"))  # type: ignore[arg-type]
+    return figures.draw(Plot(tuple(series), "epoch", "cross entropy", log="y"))  # type: ignore[arg-type]
 
 
 def _cuts(nets: Mapping[str, DropoutMLP], x: Tensor, y: Tensor, seed: Seed) -> Any:
@@ -131,5 +130,5 @@ def _cuts(nets: Mapping[str, DropoutMLP], x: Tensor, y: Tensor, seed: Seed) -> A
         ], "measured" if arm == "dropout" else "other", "line")
         for arm, mlp in nets.items()
     ]
-    picture = Picture(tuple(series), "share of hidden units that is cut", "test accuracy")
+    picture = Plot(tuple(series), "share of hidden units that is cut", "test accuracy")
     return figures.draw(picture)

@@ -11,21 +11,21 @@ from torch.optim import Adam
 from principia.lab import figures
 from principia.lab.data.digits import digits
 from principia.lab.data.fashion import fashion
-from principia.lab.domains import Count, NonNegative, Range
-from principia.lab.evidence import Picture, Series
-from principia.lab.experiments import Run, at_least_goal, experiment
-from principia.lab.pairs import paired
+from principia.lab.evidence import Plot, Series
+from principia.lab.params import NonNegativeFloat, PositiveInt, Range
+from principia.lab.runs import Run, at_least_goal, experiment
 from principia.lab.seeds import Seed
 from principia.lab.training import (
+    Callback,
     EarlyStopping,
-    Part,
     Supervised,
     Trained,
     accuracy,
+    callback,
     evaluate,
     fit,
-    part,
 )
+from principia.lab.training.pairs import paired
 from principia.networks.mlp import MLP
 from principia.regularization.noise import flip_labels
 
@@ -33,11 +33,11 @@ FLIPPED = 0.2  # share of the labels that are wrong
 LONGER = 5  # times as many epochs as until the stop
 
 
-@part()
+@callback()
 def early_stopping_part(
-    run: Run, *, patience: Count = 5, min_delta: NonNegative = 0.0,
+    run: Run, *, patience: PositiveInt = 5, min_delta: NonNegativeFloat = 0.0,
     metric: Literal["validation_loss", "validation_accuracy"] = "validation_loss",
-) -> Part:
+) -> Callback:
     """Stops when the validation data no longer improve, and ends with the best weights.
 
     Args:
@@ -59,7 +59,7 @@ def early_stopping_part(
     "to beat is the same net after 5 times as many epochs, by 2 points",
 )
 def stop_the_mlp(
-    run: Run, *, pairs: Annotated[int, Range(2, 20)] = 3, patience: Count = 3,
+    run: Run, *, pairs: Annotated[int, Range(2, 20)] = 3, patience: PositiveInt = 3,
     hidden: Annotated[int, Range(8, 2000)] = 512, most: Annotated[int, Range(1, 500)] = 60,
 ) -> None:
     """Trains on pictures of which a fifth has a wrong label, until the stop and far beyond.
@@ -88,13 +88,13 @@ def stop_the_mlp(
         labels = flip_labels(y, FLIPPED, 10, own.child("labels").torch())
 
         def trained(
-            name: str, length: int, parts: list[Part], own: Seed = own, train: Tensor = train,
-            held: Tensor = held, labels: Tensor = labels,
+            name: str, length: int, callbacks: list[Callback], own: Seed = own,
+            train: Tensor = train, held: Tensor = held, labels: Tensor = labels,
         ) -> Trained:
             model = MLP([x.shape[1], hidden, 10], rng=own.child("init").torch())
             done = fit(
                 model, (x[train], labels[train]), Supervised(F.cross_entropy),
-                Adam(model.parameters(), lr=lr), epochs=length, batch_size=50, parts=parts,
+                Adam(model.parameters(), lr=lr), epochs=length, batch_size=50, callbacks=callbacks,
                 validation=(x[held], labels[held]), metrics={"accuracy": accuracy}, seed=own,
                 run=run, name=name,
             )
@@ -122,7 +122,7 @@ def _curves(stopped: Trained, long: Trained) -> go.Figure:
     """Draw the losses of the long training, and where the stopped one had its best weights."""
     epochs = [row["epoch"] for row in long.history]
     best = min(stopped.history, key=lambda row: row["validation_loss"])
-    return figures.draw(Picture((
+    return figures.draw(Plot((
         Series("training data, wrong labels learned by heart", epochs,
                [row["loss"] for row in long.history], "other", "line"),
         Series("held-out data", epochs, [row["validation_loss"] for row in long.history],

@@ -11,12 +11,12 @@ from torch.nn import functional as F
 
 from principia.lab import figures
 from principia.lab.data.handwriting import handwriting
-from principia.lab.domains import Range
-from principia.lab.evidence import Picture, Series
-from principia.lab.experiments import Run, at_least_goal, at_most_goal, experiment
-from principia.lab.pairs import paired
+from principia.lab.evidence import Plot, Series
+from principia.lab.params import Range
+from principia.lab.runs import Run, at_least_goal, at_most_goal, experiment
 from principia.lab.seeds import Seed
 from principia.lab.training import OneCycle, Supervised, accuracy, fit
+from principia.lab.training.pairs import paired
 from principia.networks.mlp import MLP
 from principia.regularization.initialization import depth_profile, initialize_, lsuv_
 
@@ -62,7 +62,7 @@ def deep_relu(
         trained = fit(
             mlp, (x, y), Supervised(F.cross_entropy), torch.optim.SGD(mlp.parameters(), lr=lr),
             epochs=epochs, batch_size=batch_size, validation=(x_test, y_test),
-            parts=[OneCycle(2 * lr, rise=0.1)] if run.full else [],
+            callbacks=[OneCycle(2 * lr, rise=0.1)] if run.full else [],
             metrics={"accuracy": accuracy}, seed=seed, run=run, name=f"{scheme}_{pair}",
         )
         found[scheme].append(trained.history[-1]["validation_accuracy"])
@@ -78,7 +78,7 @@ def deep_relu(
     }
     for place, name, what in ((1, "forward", "signal"), (2, "backward", "gradient")):
         lines = (Series(one, range(depth + 1), profiles[one][place], "other") for one in profiles)
-        picture = Picture(tuple(lines), "layer", f"second moment of the {what}", "y")
+        picture = Plot(tuple(lines), "layer", f"second moment of the {what}", "y")
         run.figure(name, figures.draw(picture))
 
 

@@ -11,12 +11,11 @@ from torch.optim import Adam
 from principia.lab import figures
 from principia.lab.data.digits import digits
 from principia.lab.data.fashion import fashion
-from principia.lab.domains import Count, Range
-from principia.lab.evidence import Picture, Series
-from principia.lab.experiments import Run, at_least_goal, experiment
-from principia.lab.pairs import paired
-from principia.lab.training import OneCycle, Part, Supervised, fit, part
-from principia.lab.training.metrics import outputs_of
+from principia.lab.evidence import Plot, Series
+from principia.lab.params import PositiveInt, Range
+from principia.lab.runs import Run, at_least_goal, experiment
+from principia.lab.training import Callback, OneCycle, Supervised, callback, fit, outputs_of
+from principia.lab.training.pairs import paired
 from principia.networks.mlp import MLP
 from principia.regularization.label_smoothing import (
     LabelSmoothing,
@@ -28,8 +27,8 @@ from principia.regularization.label_smoothing import (
 RATES = (0.0, 0.05, 0.1, 0.2)  # arms of the experiment
 
 
-@part()
-def label_smoothing(run: Run, *, eps: Rate = 0.1) -> Part:
+@callback()
+def label_smoothing(run: Run, *, eps: Rate = 0.1) -> Callback:
     """Takes some of the probability of each label and spreads it over all classes.
 
     Args:
@@ -47,8 +46,8 @@ def label_smoothing(run: Run, *, eps: Rate = 0.1) -> Part:
     "same network with labels, by two standard errors over five pairs",
 )
 def calibration(
-    run: Run, *, pairs: Annotated[int, Range(2, 20)] = 5, epochs: Count = 40,
-    hidden: tuple[Count, ...] = (256, 256),
+    run: Run, *, pairs: Annotated[int, Range(2, 20)] = 5, epochs: PositiveInt = 40,
+    hidden: tuple[PositiveInt, ...] = (256, 256),
 ) -> None:
     """Trains networks on 1000 pictures until they know them by heart, and asks how sure they are.
 
@@ -74,7 +73,7 @@ def calibration(
             fit(
                 model, (x[train], y[train]), Supervised(F.cross_entropy),
                 Adam(model.parameters(), lr=1e-3), epochs=epochs, batch_size=50,
-                parts=[OneCycle(peak), *([LabelSmoothing(eps)] if eps else [])],
+                callbacks=[OneCycle(peak), *([LabelSmoothing(eps)] if eps else [])],
                 validation=(x[held], y[held]), seed=own, run=run, name=f"eps-{eps}-{number}",
             )
             model.cpu()
@@ -121,4 +120,4 @@ def _diagram(found: dict[float, tuple[Tensor, Tensor, Tensor]]) -> go.Figure:
         series.append(
             Series(f"ε = {eps:g}", confidence[filled], accuracy[filled], "other", "line")
         )
-    return figures.draw(Picture(tuple(series), "confidence", "accuracy"))
+    return figures.draw(Plot(tuple(series), "confidence", "accuracy"))

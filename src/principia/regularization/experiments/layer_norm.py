@@ -12,12 +12,11 @@ from torch.nn import functional
 from principia.lab import figures
 from principia.lab.data.digits import digits
 from principia.lab.data.fashion import fashion
-from principia.lab.domains import Count, Range
-from principia.lab.evidence import Picture, Series
-from principia.lab.experiments import Run, at_least_goal, at_most_goal, experiment
-from principia.lab.learners import learner
-from principia.lab.pairs import paired
-from principia.lab.training import OneCycle, Supervised, accuracy, fit
+from principia.lab.evidence import Plot, Series
+from principia.lab.params import PositiveInt, Range
+from principia.lab.runs import Run, at_least_goal, at_most_goal, experiment
+from principia.lab.training import OneCycle, Supervised, accuracy, fit, learner
+from principia.lab.training.pairs import paired
 from principia.regularization.layer_norm import NormMLP, NormName
 
 NAMES: Mapping[NormName, str] = {"batch": "batch norm", "layer": "layer norm", "none": "no norm"}
@@ -26,7 +25,7 @@ BATCHES = (2, 8, 64)
 
 @learner
 def network(
-    inputs: Count, outputs: Count, rng: torch.Generator, *,
+    inputs: PositiveInt, outputs: PositiveInt, rng: torch.Generator, *,
     hidden: tuple[Annotated[int, Range(2, 10_000)], ...] = (64, 64), norm: NormName = "layer",
 ) -> nn.Module:
     """Builds a network with normalized hidden layers for any table.
@@ -75,7 +74,7 @@ def ln_small_batch(
         history = fit(
             net, (x[some], y[some]), Supervised(functional.cross_entropy),
             torch.optim.SGD(net.parameters(), lr=peak, momentum=0.9, fused=True), epochs=epochs,
-            batch_size=batch, parts=[OneCycle(peak)], validation=(x_test, y_test),
+            batch_size=batch, callbacks=[OneCycle(peak)], validation=(x_test, y_test),
             metrics={"accuracy": accuracy}, seed=seed.child("batches"), run=run,
             name=f"{norm}-{batch}-{pair}",
         ).history
@@ -107,5 +106,5 @@ def _accuracy_against_batch_size(found: Mapping[tuple[NormName, int], list[float
         for norm, name in NAMES.items() if (norm, BATCHES[0]) in found
     ]
     every_net = Series("single networks", places, nets, style="points")
-    picture = Picture((*curves, every_net), "samples in a batch", "test accuracy", "x")
+    picture = Plot((*curves, every_net), "samples in a batch", "test accuracy", "x")
     return figures.draw(picture).update_xaxes(tickvals=BATCHES)

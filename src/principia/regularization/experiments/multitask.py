@@ -10,11 +10,11 @@ from torch.optim import LBFGS, Adam
 
 from principia.lab import figures
 from principia.lab.data.mnist import embedded_mnist, mnist
-from principia.lab.domains import Range
-from principia.lab.evidence import Picture, Series
-from principia.lab.experiments import Run, at_least_goal, experiment
-from principia.lab.pairs import paired
+from principia.lab.evidence import Plot, Series
+from principia.lab.params import Range
+from principia.lab.runs import Run, at_least_goal, experiment
 from principia.lab.training import OneCycle, fit
+from principia.lab.training.pairs import paired
 from principia.networks.mlp import MLP
 from principia.optimization.curriculum import ParallelMLP
 from principia.regularization.claims.multitask import standard_error
@@ -63,7 +63,7 @@ def hundred_labels(
     )
     fit(
         model, x, repair, Adam(model.parameters()), epochs=20 if run.full else 3, batch_size=100,
-        parts=[OneCycle(0.01)], seed=run.seed.child("repair"), run=run, name="autoencoder",
+        callbacks=[OneCycle(0.01)], seed=run.seed.child("repair"), run=run, name="autoencoder",
     )
     features["codes"] = _codes(encoder, x, test)
     counts, most = ((20, 50, 100, 200, 500), 100) if run.full else ((30,), 50)
@@ -88,7 +88,7 @@ def hundred_labels(
     run.record(random_accuracy=float(random.mean()), **gain.metrics("gain"))
     run.record(**paired(codes, random).metrics("gain_over_random"))
     curves = {name: torch.stack(one) for name, one in found.items()}  # (counts, pairs)
-    run.figure("labels", figures.draw(Picture(
+    run.figure("labels", figures.draw(Plot(
         tuple(
             Series(name, counts, one.mean(dim=1), "other", error=standard_error(one))
             for name, one in curves.items()
@@ -185,7 +185,7 @@ def two_tasks(
             fit(
                 model, (x[rows].flatten(1), *(data[name] for name in names)),
                 JointLoss({name: losses[name] for name in names}), Adam(model.parameters()),
-                epochs=60 if run.full else 20, batch_size=50, parts=[OneCycle(0.003)],
+                epochs=60 if run.full else 20, batch_size=50, callbacks=[OneCycle(0.003)],
                 seed=own.child("batches"), run=run, name=f"{arm}-{pair}",
             )
             scores[arm].append(_scores(model, x_test, y_test, second))

@@ -12,12 +12,20 @@ from principia.lab import figures
 from principia.lab.data.digits import digits
 from principia.lab.data.fashion import fashion
 from principia.lab.data.synthetic import sine
-from principia.lab.domains import NonNegative, Range
-from principia.lab.evidence import Picture, Series
-from principia.lab.experiments import Run, at_least_goal, experiment
-from principia.lab.pairs import Paired, paired
-from principia.lab.training import OneCycle, Part, Supervised, accuracy, fit, part
-from principia.lab.training.metrics import evaluate, outputs_of
+from principia.lab.evidence import Plot, Series
+from principia.lab.params import NonNegativeFloat, Range
+from principia.lab.runs import Run, at_least_goal, experiment
+from principia.lab.training import (
+    Callback,
+    OneCycle,
+    Supervised,
+    accuracy,
+    callback,
+    evaluate,
+    fit,
+    outputs_of,
+)
+from principia.lab.training.pairs import Paired, paired
 from principia.networks.mlp import MLP
 from principia.regularization.noise import InputNoise, NoisyWeights
 
@@ -29,8 +37,8 @@ WEIGHTS: tuple[Arm, ...] = tuple(("weights", sigma) for sigma in (0.003, 0.01, 0
 NOISES = {"none": InputNoise, "inputs": InputNoise, "weights": NoisyWeights}
 
 
-@part()
-def input_noise(run: Run, *, sigma: NonNegative = 0.1) -> Part:
+@callback()
+def input_noise(run: Run, *, sigma: NonNegativeFloat = 0.1) -> Callback:
     """Adds Gaussian noise to the inputs of every batch.
 
     Args:
@@ -39,8 +47,8 @@ def input_noise(run: Run, *, sigma: NonNegative = 0.1) -> Part:
     return InputNoise(sigma)
 
 
-@part()
-def weight_noise(run: Run, *, sigma: NonNegative = 0.01) -> Part:
+@callback()
+def weight_noise(run: Run, *, sigma: NonNegativeFloat = 0.01) -> Callback:
     """Computes every gradient at randomly perturbed weights.
 
     Args:
@@ -78,7 +86,7 @@ def noise_sweep(
             fit(
                 model, (x[train], y[train]), Supervised(F.cross_entropy),
                 Adam(model.parameters()), epochs=epochs, batch_size=batch,
-                parts=[NOISES[kind](sigma), OneCycle(0.01)], seed=own, run=run,
+                callbacks=[NOISES[kind](sigma), OneCycle(0.01)], seed=own, run=run,
                 name=f"{kind}-{sigma}-{number}",
             )
             models[kind, sigma].append(model)
@@ -112,7 +120,7 @@ def _sweep(gains: Mapping[Arm, Paired]) -> go.Figure:
         means = [one.mean for one in found.values()]
         halves = [one.high - one.mean for one in found.values()]
         series.append(Series(f"noise on {kind}", list(found), means, "other", "line", halves))
-    return figures.draw(Picture(tuple(series), "σ", "gain of test accuracy", log="x"))
+    return figures.draw(Plot(tuple(series), "σ", "gain of test accuracy", log="x"))
 
 
 def _functions(run: Run) -> go.Figure:
@@ -125,7 +133,7 @@ def _functions(run: Run) -> go.Figure:
         fit(
             model, (x, y[:, None]), Supervised(F.mse_loss), Adam(model.parameters()),
             steps=2000 if run.full else 300, batch_size=len(x),
-            parts=[InputNoise(sigma), OneCycle(0.01)], seed=run.seed.child("1-D"), run=run,
+            callbacks=[InputNoise(sigma), OneCycle(0.01)], seed=run.seed.child("1-D"), run=run,
             name=f"function-{sigma}",
         )
         curve = outputs_of(model.cpu(), at)[:, 0]
@@ -133,4 +141,4 @@ def _functions(run: Run) -> go.Figure:
     # of all functions, the mean of the targets near by has the least loss under this noise
     near = torch.softmax(-((at - x[:, 0]) ** 2) / (2 * sigma**2), dim=1)
     series.append(Series(f"least loss at σ = {sigma:g}", at[:, 0], near @ y, "predicted", "line"))
-    return figures.draw(Picture(tuple(series), "x", "y"))
+    return figures.draw(Plot(tuple(series), "x", "y"))

@@ -18,12 +18,20 @@ from torch.optim.lr_scheduler import CosineAnnealingLR
 from principia.lab import figures
 from principia.lab.data.handwriting import handwriting
 from principia.lab.data.mnist import mnist
-from principia.lab.domains import Positive, Range
-from principia.lab.evidence import Picture, Series
-from principia.lab.experiments import Run, at_least_goal, at_most_goal, experiment
-from principia.lab.pairs import paired
-from principia.lab.training import Diverged, Part, Schedule, Supervised, evaluate, fit, part
-from principia.lab.training.metrics import accuracy
+from principia.lab.evidence import Plot, Series
+from principia.lab.params import PositiveFloat, Range
+from principia.lab.runs import Run, at_least_goal, at_most_goal, experiment
+from principia.lab.training import (
+    Callback,
+    Diverged,
+    Schedule,
+    Supervised,
+    accuracy,
+    callback,
+    evaluate,
+    fit,
+)
+from principia.lab.training.pairs import paired
 from principia.optimization.problems import LogisticRisk
 from principia.regularization.claims.norm_constraint import in_balls
 from principia.regularization.norm_constraint import MaxNorm, penalized_at
@@ -31,8 +39,8 @@ from principia.regularization.norm_constraint import MaxNorm, penalized_at
 LOOSEST = {"full": 1e-5, "quick": 1e-4}  # prices for no bound, at which there is no minimum
 
 
-@part()
-def max_norm(run: Run, *, bound: Positive = 3.0) -> Part:
+@callback()
+def max_norm(run: Run, *, bound: PositiveFloat = 3.0) -> Callback:
     """Keeps the incoming weights of every unit at most so long.
 
     Args:
@@ -83,9 +91,9 @@ def radius_path(
         folds = list(StratifiedKFold(5, shuffle=True, random_state=0).split(X, y))
         balls, losses = torch.cat([radii, loosest]), []
         for train, test in run.steps(folds, f"folds of {name}"):
-            part = LogisticRisk(_standardized(X[train], X[train]), y[train])
+            callback = LogisticRisk(_standardized(X[train], X[train]), y[train])
             held = LogisticRisk(_standardized(X[test], X[train]), y[test])
-            losses.append(held.value(in_balls(part, balls, tol=1e-8)))
+            losses.append(held.value(in_balls(callback, balls, tol=1e-8)))
         loss = torch.stack(losses)  # (5, prices + 1); the loosest comes last
         # each fold is judged at the radius that is best for the other four
         best = ((loss.sum(dim=0) - loss)[:, :-1]).argmin(dim=1)
@@ -95,7 +103,7 @@ def radius_path(
         run.record(**saved.metrics(f"{name}_saved"), **{f"{name}_radius": float(radii[place])})
         inside.append(0 < place < prices - 1)
         error = loss.std(dim=0) / 5**0.5
-        run.figure(f"{name}-radii", figures.draw(Picture((
+        run.figure(f"{name}-radii", figures.draw(Plot((
             Series("five folds", balls, loss.mean(dim=0), error=error),
             Series("the loosest", balls[[0, -1]], loss[:, -1].mean().expand(2), "bound"),
         ), "radius", "validation log-loss", "xy")))
@@ -119,7 +127,7 @@ def _contours(X: Tensor, y: Tensor) -> go.Figure:
     ticks = free[:, None] / 2 + 1.1 * free.norm() * torch.linspace(-1, 1, 81, dtype=free.dtype)
     heights = risk.value(torch.stack(torch.meshgrid(*ticks, indexing="xy"), dim=-1))
     heights = (heights - risk.value(free)).clamp(min=0).sqrt()  # even rings around the minimum
-    figure = figures.draw(Picture((), "θ₁", "θ₂"))
+    figure = figures.draw(Plot((), "θ₁", "θ₂"))
     figure.add_trace(go.Contour(
         x=ticks[0].tolist(), y=ticks[1].tolist(), z=heights.tolist(), showscale=False, ncontours=20,
         contours={"coloring": "none"}, line={"color": "#9ca3af", "width": 1}, hoverinfo="skip",
@@ -144,7 +152,7 @@ def _contours(X: Tensor, y: Tensor) -> go.Figure:
     "become possible; to beat is the same training without it",
 )
 def maxnorm_mlp(
-    run: Run, *, bound: Positive = 1.0, lr: Annotated[float, Range(0.01, 10)] = 0.3,
+    run: Run, *, bound: PositiveFloat = 1.0, lr: Annotated[float, Range(0.01, 10)] = 0.3,
     pairs: Annotated[int, Range(2, 20)] = 3, images: Annotated[int, Range(1000, 60_000)] = 10_000,
 ) -> None:
     """Trains a dropout network at large learning rates, with and without bounded rows.
@@ -171,7 +179,9 @@ def maxnorm_mlp(
             fit(
                 model, (x, y), Supervised(F.cross_entropy), sgd, epochs=5 if run.full else 10,
                 batch_size=100, seed=seed.child("order"), run=run, name=f"{arm}-{rate:.3g}-{pair}",
-                parts=[Schedule(CosineAnnealingLR), *([MaxNorm(bound)] if arm == "with" else [])],
+                callbacks=[Schedule(
+                    CosineAnnealingLR
+                ), *([MaxNorm(bound)] if arm == "with" else [])],
             )
         right = evaluate(model, (x_test, y_test), {"accuracy": accuracy})["accuracy"]
         found[arm, rate].append(right)
@@ -183,7 +193,7 @@ def maxnorm_mlp(
     run.record(**{f"best_{arm}": max(means[arm, one] for one in rates) for arm in arms})
     run.figure("pairs", gain.figure("test accuracy", ("without bound", "with bound")))
     errors = {key: statistics.stdev(values) / pairs**0.5 for key, values in found.items()}
-    run.figure("rates", figures.draw(Picture(tuple(
+    run.figure("rates", figures.draw(Plot(tuple(
         Series(f"{arm} bound", rates, [means[arm, one] for one in rates], "other", "line",
                error=[errors[arm, one] for one in rates]) for arm in arms
     ), "first learning rate", "test accuracy", "x")))

@@ -14,12 +14,12 @@ from torch.optim.lr_scheduler import CosineAnnealingLR
 from principia.lab import figures
 from principia.lab.data.digits import digits
 from principia.lab.data.uci import uci
-from principia.lab.domains import Range
-from principia.lab.evidence import Picture, Series
-from principia.lab.experiments import Run, at_least_goal, experiment
-from principia.lab.pairs import paired
+from principia.lab.evidence import Plot, Series
+from principia.lab.params import Range
+from principia.lab.runs import Run, at_least_goal, experiment
 from principia.lab.seeds import Seed
 from principia.lab.training import Schedule, fit
+from principia.lab.training.pairs import paired
 from principia.networks.mlp import MLP
 from principia.optimization.curriculum import ParallelMLP
 from principia.regression.lasso import soft_threshold
@@ -85,7 +85,7 @@ def noisy_labels_mlp(
                 run.figure(f"{name}_pairs", gain.figure("test error, AdamW", arms))
                 if name == "digits":
                     run.keep(_single(nets[int(chosen[0])]))
-        run.figure(f"{name}_grid", figures.draw(Picture(tuple(
+        run.figure(f"{name}_grid", figures.draw(Plot(tuple(
             Series(f"{method}, {what}", [f"{mu:g}" for mu in METHODS[method][2]], one, "other")
             for method, both in errors.items() for what, one in both.items()
         ), "strength of the decay", "mean error over the pairs")))
@@ -106,7 +106,7 @@ def _trained(
     }
     fit(
         nets, data, _together, make(decay_groups(nets, strengths), **options), epochs=epochs,
-        batch_size=math.ceil(len(x) / 4), parts=[Schedule(CosineAnnealingLR)],
+        batch_size=math.ceil(len(x) / 4), callbacks=[Schedule(CosineAnnealingLR)],
         seed=seed.child("batches"), run=run, name=name,
     )
     return nets.cpu()
@@ -154,7 +154,7 @@ def _shrinkage_curves() -> Any:
             Series(f"curvature {float(one):g}", mus, curve, "other")
             for one, curve in zip(lam, curves.T, strict=True)
         )
-        for trace in figures.draw(Picture(tuple(series))).data:
+        for trace in figures.draw(Plot(tuple(series))).data:
             figure.add_trace(trace.update(showlegend=column == 1), row=1, col=column)
     figure.update_layout(template="plotly_white", legend={"orientation": "h", "y": -0.25})
     figure.update_xaxes(title="strength of the price", type="log", exponentformat="power")

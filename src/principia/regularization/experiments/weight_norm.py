@@ -12,13 +12,12 @@ from torch.nn import functional as F
 from principia.lab import figures
 from principia.lab.data.digits import digits
 from principia.lab.data.fashion import fashion
-from principia.lab.domains import Range
-from principia.lab.evidence import Picture, Series
-from principia.lab.experiments import Run, at_least_goal, at_most_goal, experiment
-from principia.lab.pairs import paired
+from principia.lab.evidence import Plot, Series
+from principia.lab.params import Range
+from principia.lab.runs import Run, at_least_goal, at_most_goal, experiment
 from principia.lab.seeds import Seed
-from principia.lab.training import Diverged, Part, Supervised, evaluate, fit
-from principia.lab.training.metrics import accuracy
+from principia.lab.training import Callback, Diverged, Supervised, accuracy, evaluate, fit
+from principia.lab.training.pairs import paired
 from principia.regularization.layer_norm import NormMLP
 from principia.regularization.weight_norm import (
     data_dependent_init,
@@ -64,7 +63,9 @@ def wn_vs_bn(
     x, tested = x.flatten(1), (test[0].flatten(1), test[1])
     watch = _Lengths(looks=50)
 
-    def train(arm: Arm, pair: str, rate: float, *parts: Part) -> tuple[nn.Module, list[float]]:
+    def train(arm: Arm, pair: str, rate: float, *callbacks: Callback) -> tuple[
+        nn.Module, list[float]
+    ]:
         """Train one network, and give the mean loss of each epoch."""
         seed = run.seed.child(pair)
         some = torch.randperm(len(x), generator=seed.child("rows").torch())[:rows]
@@ -74,7 +75,8 @@ def wn_vs_bn(
             fit(
                 net, (x[some], y[some]), Supervised(F.cross_entropy),
                 torch.optim.SGD(net.parameters(), lr=rate, fused=True), epochs=epochs,
-                batch_size=size, parts=parts, seed=seed.child("batches"), run=run, name=name,
+                batch_size=size, callbacks=callbacks, seed=seed.child("batches"), run=run,
+                name=name,
             )
         except Diverged:
             return net, [math.inf] * epochs
@@ -111,7 +113,7 @@ def wn_vs_bn(
 
 
 @final
-class _Lengths(Part):
+class _Lengths(Callback):
     """Measures the lengths of the directions, layer by layer, at evenly spaced steps."""
 
     def __init__(self, looks: int) -> None:
@@ -182,4 +184,4 @@ def _lengths_and_rates(seen: Tensor) -> Any:
             Series(f"layer {number}: |v|", steps, ratio, "other", "line"),
             Series(f"layer {number}: η/|v|²", steps, 1 / ratio**2, "other", "line"),
         ]
-    return figures.draw(Picture(tuple(series), "training step", "multiple of the start"))
+    return figures.draw(Plot(tuple(series), "training step", "multiple of the start"))

@@ -1,0 +1,1 @@
+"""The course: finds chapters and pages, reads their docstrings, and sets their formulas."""

@@ -1,0 +1,140 @@
+"""Checks many claims at once: one process a core, one thread a process, one task a claim and seed.
+
+This module imports neither torch nor numpy, so that the command line starts at once: the workers
+load the pages.
+"""
+
+from __future__ import annotations
+
+import concurrent.futures
+import json
+import multiprocessing
+import signal
+import traceback
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures.process import BrokenProcessPool
+from typing import TYPE_CHECKING, Any
+
+from principia.lab.course import catalog
+from principia.lab.course.catalog import Page
+from principia.lab.environment import cores, environment, use_threads
+from principia.lab.params import Failure
+from principia.lab.storage import cache_folder, write_text
+
+if TYPE_CHECKING:
+    from principia.lab.evidence.claims import Finding, Observation
+
+__all__ = ["check_all", "last_finding", "remember", "to_json"]
+
+Selection = Sequence[tuple[Page, str]]
+Pair = tuple["Observation", "Observation"]
+
+
+def check_all(
+    selection: Selection,
+    *,
+    seeds: Sequence[int] = (0,),
+    knobs: Mapping[str, Any] | None = None,
+    jobs: int | None = None,
+    done: Callable[[str], None] = lambda key: None,
+) -> list[Finding]:
+    """Check claims on seeds, in parallel; the result does not depend on the number of processes.
+
+    Args:
+        selection: Pages and the names of their claims.
+        seeds: Every claim runs on each of them.
+        knobs: Values that differ from the defaults; texts are parsed.
+        jobs: Number of processes; by default one a core, and never more than there is work.
+        done: Called with the key of a claim whenever one of its seeds is finished.
+    """
+    tasks = [
+        (page.key, claim, seed, dict(knobs or {})) for page, claim in selection for seed in seeds
+    ]
+    workers = min(jobs or cores(), len(tasks))
+    results: dict[tuple[str, str, int], Pair] = {}
+    for (key, claim, seed, _), pair in _run(tasks, workers):
+        results[key, claim, seed] = pair
+        done(f"{key.split('/')[-1]}:{claim}")
+    from principia.lab.evidence.claims import Finding
+
+    findings = []
+    for page, claim in selection:
+        pairs = [results[page.key, claim, seed] for seed in seeds]
+        measures, controls = zip(*pairs, strict=True)
+        findings.append(Finding(page.key, claim, measures, controls))
+    return findings
+
+
+def to_json(findings: Sequence[Finding]) -> str:
+    """Give findings in the documented, stable form."""
+    document = {
+        "claims": [finding.to_json() for finding in findings],
+        "environment": environment(),
+    }
+    return json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False)
+
+
+def remember(finding: Finding) -> None:
+    """Keep a finding as the last evidence of its claim, in the user's cache folder."""
+    folder = cache_folder() / "evidence" / finding.page
+    folder.mkdir(parents=True, exist_ok=True)
+    write_text(folder / f"{finding.claim}.json", to_json([finding]))
+
+
+def last_finding(page: str, claim: str) -> dict[str, Any] | None:
+    """Read the last evidence of a claim; None if there is none, or none that can be read."""
+    path = cache_folder() / "evidence" / page / f"{claim}.json"
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+        return {**document["claims"][0], "environment": document["environment"]}
+    except (OSError, ValueError, LookupError, TypeError):
+        return None
+
+
+Task = tuple[str, str, int, dict[str, Any]]
+
+
+def _run(tasks: Sequence[Task], workers: int) -> Iterator[tuple[Task, Pair]]:
+    """Yield every task with its result, in the order in which they finish."""
+    if workers <= 1:
+        use_threads(1)
+        yield from ((task, _work(task)) for task in tasks)
+        return
+    context = multiprocessing.get_context("spawn")  # torch's threads do not survive a fork
+    pool = concurrent.futures.ProcessPoolExecutor(
+        workers, mp_context=context, initializer=_prepare_worker
+    )
+    try:
+        waiting = {pool.submit(_work, task): task for task in tasks}
+        for future in concurrent.futures.as_completed(waiting):
+            yield waiting[future], future.result()
+    except BrokenProcessPool:
+        raise Failure(
+            "check: a worker process was killed, probably for want of memory. Try --jobs 1."
+        ) from None
+    except BaseException:
+        pool.shutdown(wait=False, cancel_futures=True)  # first, so that no worker is started again
+        for process in multiprocessing.active_children():
+            process.kill()
+        raise
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)
+
+
+def _prepare_worker() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's business
+    use_threads(1)
+
+
+def _work(task: Task) -> Pair:
+    key, name, seed, knobs = task
+    from principia.lab.evidence.claims import Observation
+
+    try:
+        claims = catalog.page(key).claims()
+    except Exception as error:  # a page under construction: its neighbors are checked all the same
+        message = " ".join(f"{key} cannot be imported: {type(error).__name__}: {error}".split())
+        broken = Observation(seed, {}, error=message, trace=traceback.format_exc())
+        return broken, broken
+    finding = claims[name].check([seed], **knobs)
+    return finding.measures[0], finding.controls[0]

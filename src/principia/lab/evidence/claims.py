@@ -1,0 +1,218 @@
+r"""Claims: statements that a computer can test, each with a control that must fail.
+
+A claim is a function of a seed and bounded knobs that returns Evidence. Its control names knob
+values under which a hypothesis of the statement is broken. The claim passes only if the measure
+holds on every seed AND the control is refuted on every seed: a check that cannot fail is no check.
+"""
+
+from __future__ import annotations
+
+import inspect
+import traceback
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, final
+
+from principia.lab.course.rooms import page_key
+from principia.lab.evidence.evidence import Evidence
+from principia.lab.params import Knob, UsageError, knobs_of, settings, usage_error
+from principia.lab.seeds import Seed
+
+__all__ = ["Claim", "Finding", "Observation", "claim"]
+
+
+@final
+@dataclass(frozen=True)
+class Observation:
+    """What one run of a claim's function gave: evidence, or the error that stopped it."""
+
+    seed: int
+    knobs: Mapping[str, Any]
+    evidence: Evidence | None = None
+    error: str = ""
+    trace: str = field(default="", compare=False)
+
+    @property
+    def verdict(self) -> str:
+        """`holds`, `refuted`, `undecided` or `error`."""
+        return self.evidence.verdict if self.evidence else "error"
+
+    @property
+    def summary(self) -> str:
+        """The numbers, or the error, on one line."""
+        return self.evidence.summary if self.evidence else self.error
+
+    def to_json(self) -> dict[str, Any]:
+        """Give the observation as plain data."""
+        described: dict[str, Any] = {"seed": self.seed, "knobs": dict(self.knobs)}
+        if self.evidence is None:
+            return {**described, "verdict": "error", "error": self.error}
+        return {**described, **self.evidence.to_json()}
+
+    @classmethod
+    def from_json(cls, plain: Mapping[str, Any]) -> Observation:
+        """Take the observation back from plain data."""
+        evidence = None if "error" in plain else Evidence.from_json(plain)
+        return cls(plain["seed"], plain["knobs"], evidence, plain.get("error", ""))
+
+
+@final
+@dataclass(frozen=True)
+class Finding:
+    """Everything one check of a claim found: its measures and its controls, seed by seed."""
+
+    page: str
+    claim: str
+    measures: tuple[Observation, ...]
+    controls: tuple[Observation, ...]
+
+    @property
+    def key(self) -> str:
+        """The claim's key."""
+        return f"{self.page}:{self.claim}"
+
+    @property
+    def passed(self) -> bool:
+        """Whether every measure holds and every control is refuted."""
+        return (
+            bool(self.measures)
+            and bool(self.controls)
+            and all(one.verdict == "holds" for one in self.measures)
+            and all(one.verdict == "refuted" for one in self.controls)
+        )
+
+    @property
+    def complaints(self) -> tuple[str, ...]:
+        """What went wrong, in sentences; a control that holds is as loud as a claim that fails."""
+        measured = {"refuted": "REFUTED", "undecided": "UNDECIDED", "error": "ERROR"}
+        control = {
+            "holds": "CONTROL HOLDS, so the check cannot fail",
+            "undecided": "CONTROL UNDECIDED",
+            "error": "CONTROL ERROR",
+        }
+        return tuple(
+            f"{words[one.verdict]} (seed {one.seed}): {one.summary}"
+            for words, observations in ((measured, self.measures), (control, self.controls))
+            for one in observations
+            if one.verdict in words
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """Give the finding in the documented form."""
+        return {
+            "page": self.page,
+            "claim": self.claim,
+            "passed": self.passed,
+            "measures": [one.to_json() for one in self.measures],
+            "controls": [one.to_json() for one in self.controls],
+        }
+
+    @classmethod
+    def from_json(cls, plain: Mapping[str, Any]) -> Finding:
+        """Take the finding back from plain data."""
+        measures, controls = (
+            tuple(Observation.from_json(one) for one in plain[what])
+            for what in ("measures", "controls")
+        )
+        return cls(plain["page"], plain["claim"], measures, controls)
+
+
+@final
+@dataclass(frozen=True)
+class Claim:
+    """A statement of a page, the function that measures it, and the control that must fail."""
+
+    function: Callable[..., Evidence]
+    control: Mapping[str, Any]
+    source: str
+    misprint: str = ""
+    headline: bool = False
+
+    @property
+    def name(self) -> str:
+        """The name in the course; `_claim` only keeps it apart from a component."""
+        return self.function.__name__.removesuffix("_claim")
+
+    @property
+    def page(self) -> str:
+        """The key of the page that states it."""
+        return page_key(self.function.__module__)
+
+    @property
+    def key(self) -> str:
+        """Page and name: `connectionism/perceptron:mistake_bound`."""
+        return f"{self.page}:{self.name}"
+
+    @property
+    def statement(self) -> str:
+        """The statement in words: the first paragraph of the docstring."""
+        return " ".join((inspect.getdoc(self.function) or "").split("\n\n")[0].split())
+
+    @property
+    def knobs(self) -> Mapping[str, Knob]:
+        """What can be turned, by name."""
+        return knobs_of(self.function)
+
+    def defaults(self) -> dict[str, Any]:
+        """Give the value of every knob when nobody turns it."""
+        return {name: knob.default for name, knob in self.knobs.items()}
+
+    def measure(self, seed: int = 0, /, **knobs: Any) -> Evidence:
+        """Run the measurement with these knobs."""
+        evidence = self.function(Seed(seed), **settings(self.key, self.knobs, knobs))
+        if not isinstance(evidence, Evidence):
+            raise usage_error(self.key, "its result", "Evidence", evidence, "Return a relation.")
+        return evidence
+
+    def observe(self, seed: int, knobs: Mapping[str, Any], *, turned: bool = False) -> Observation:
+        """Run the measurement; a crash becomes an observation.
+
+        Args:
+            seed: The seed.
+            knobs: Knob values.
+            turned: Whether a user chose them. Values that are fine one by one may not be together;
+                that is then the user's mistake, to be told as one, and else a bug of the page.
+        """
+        chosen = {**self.defaults(), **settings(self.key, self.knobs, knobs)}
+        try:
+            return Observation(seed, chosen, self.measure(seed, **chosen))
+        except Exception as error:
+            if turned and isinstance(error, UsageError):
+                raise
+            message = " ".join(f"{type(error).__name__}: {error}".split())
+            return Observation(seed, chosen, error=message, trace=traceback.format_exc())
+
+    def check(self, seeds: Iterable[int] = (0,), **knobs: Any) -> Finding:
+        """Run measure and control on every seed; the control overrides the given knobs."""
+        seeds = tuple(seeds)
+        turned, broken = bool(knobs), {**knobs, **self.control}
+        measures = tuple(self.observe(seed, knobs, turned=turned) for seed in seeds)
+        controls = tuple(self.observe(seed, broken, turned=turned) for seed in seeds)
+        return Finding(self.page, self.name, measures, controls)
+
+    def __call__(self, seed: int = 0, /, **knobs: Any) -> Evidence:
+        """Measure, as a plain call."""
+        return self.measure(seed, **knobs)
+
+
+def claim(
+    *, control: Mapping[str, Any], source: str, misprint: str = "", headline: bool = False
+) -> Callable[[Callable[..., Evidence]], Claim]:
+    """Declare the decorated function as a claim of its page.
+
+    Args:
+        control: Knob values that break a hypothesis, so that the check must be refuted.
+        source: Who proved or first stated it.
+        misprint: How the formula is often printed wrongly, if the control is that misprint.
+        headline: Whether the tour shows this claim for its chapter; one a chapter.
+    """
+
+    def declare(function: Callable[..., Evidence]) -> Claim:
+        if not control or not source:
+            raise UsageError(
+                f"claim: {function.__name__} must have a control and a source; "
+                f"got control={dict(control)} and source={source!r}."
+            )
+        return Claim(function, dict(control), source, misprint, headline)
+
+    return declare

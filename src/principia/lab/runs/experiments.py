@@ -1,0 +1,245 @@
+r"""Experiments: train or run a component on data and reach a figure that somebody published.
+
+At `budget="full"` an experiment must reach `reaches`; at `budget="quick"` it must beat `floor`
+within seconds, and that is what the tests run.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import json
+import math
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, final
+
+from principia.lab.params import Range
+from principia.lab.params import UsageError, usage_error
+from principia.lab.params import Knob, knobs_of, settings
+from principia.lab.course.rooms import page_key
+from principia.lab.seeds import Seed
+from principia.lab.storage import write_text
+
+if TYPE_CHECKING:
+    from plotly.graph_objects import Figure
+
+__all__ = [
+    "Budget", "Experiment", "Outcome", "Run", "at_least_goal", "at_most_goal", "experiment",
+]
+
+Budget = Literal["quick", "full"]
+METRICS, FIGURES, CHECKPOINTS = "metrics.jsonl", "figures", "checkpoints"  # of a run folder
+Item = TypeVar("Item")
+
+
+def at_least_goal(value: float) -> Range:
+    """Name the goal of an experiment that must reach `value` or more."""
+    return Range(value, math.inf)
+
+
+def at_most_goal(value: float) -> Range:
+    """Name the goal of an experiment that must stay at `value` or below."""
+    return Range(-math.inf, value)
+
+
+Advance = Callable[..., None]  # advance(text, by=1): what is done now, and how much more it is
+
+
+def _unwatched(total: int, what: str) -> AbstractContextManager[Advance]:
+    return contextlib.nullcontext(lambda text, by=1: None)
+
+
+@final
+@dataclass
+class Run:
+    """What an experiment gets: its seed, its budget, and a place for what it finds.
+
+    With a `folder`, whatever it logs, draws and trains is written there as soon as it is known.
+    """
+
+    seed: Seed = field(default_factory=lambda: Seed(0))
+    budget: Budget = "quick"
+    data_dir: Path | None = None
+    say: Callable[[str], None] = lambda text: None
+    watch: Callable[[int, str], AbstractContextManager[Advance]] = _unwatched
+    device: str = "cpu"
+    folder: Path | None = None
+    save_every: float = 30.0  # seconds between two checkpoints
+    asked_to_stop: Callable[[], bool] = lambda: False
+    more_callbacks: Callable[[], Iterable[Any]] = tuple  # makes what is added to each training
+    metrics: dict[str, float] = field(default_factory=dict)
+    figures: dict[str, Figure] = field(default_factory=dict)
+    curves: dict[str, list[dict[str, float]]] = field(default_factory=dict)
+    model: Any = None
+
+    @property
+    def full(self) -> bool:
+        """Whether the published figure must be reached."""
+        return self.budget == "full"
+
+    def record(self, **metrics: float) -> None:
+        """Keep final numbers under their names, and say them."""
+        for name, value in metrics.items():
+            self.metrics[name] = float(value)
+            self.say(f"{name.replace('_', ' ')}: {float(value):.5g}")
+
+    def steps(self, items: Iterable[Item], what: str) -> Iterator[Item]:
+        """Go through the items of a long loop, and let whoever watches see how far it is."""
+        listed = list(items)
+        with self.watch(len(listed), what) as advance:
+            for item in listed:
+                if self.asked_to_stop():
+                    raise KeyboardInterrupt
+                yield item
+                advance(str(item))
+
+    def figure(self, name: str, figure: Figure) -> None:
+        """Keep a figure under its name."""
+        self.figures[name] = figure
+        if self.folder is not None:
+            (self.folder / FIGURES).mkdir(exist_ok=True)
+            write_text(self.folder / FIGURES / f"{name}.json", str(figure.to_json()))
+
+    def log(self, training: str, row: Mapping[str, float]) -> None:
+        """Keep the numbers of one epoch of a training."""
+        self.curves.setdefault(training, []).append(dict(row))
+        if self.folder is not None:
+            line = json.dumps({"training": training, **row})
+            with (self.folder / METRICS).open("a", encoding="utf-8") as stream:
+                stream.write(f"{line}\n")
+
+    def training_folder(self, training: str) -> Path | None:
+        """Give a training of this run the folder of its checkpoints; no two have the same name."""
+        if training in self.curves or not re.fullmatch(r"[\w.-]*", training):
+            domain = "new letters, digits, dots and dashes for each training of a run"
+            raise usage_error("fit", "name", domain, training)
+        self.curves[training] = []
+        return None if self.folder is None else self.folder / CHECKPOINTS / (training or "training")
+
+    def keep(self, model: Any) -> None:
+        """Keep the trained model that this run is about, to predict with it and to export it."""
+        self.model = model
+
+
+@final
+@dataclass(frozen=True)
+class Outcome:
+    """What an experiment found, beside what it had to reach."""
+
+    page: str
+    experiment: str
+    budget: Budget
+    seed: int
+    knobs: Mapping[str, Any]
+    metrics: Mapping[str, float]
+    goals: Mapping[str, Range]
+    figures: Mapping[str, Figure] = field(default_factory=dict, repr=False)
+
+    @property
+    def missed(self) -> tuple[str, ...]:
+        """Each goal that was not reached, in a sentence."""
+        return tuple(
+            f"{name.replace('_', ' ')} must be {goal.goal}; got {self.metrics.get(name, math.nan)}."
+            for name, goal in self.goals.items()
+            if self.metrics.get(name, math.nan) not in goal
+        )
+
+    @property
+    def reached(self) -> bool:
+        """Whether every goal was reached."""
+        return not self.missed
+
+    def to_json(self) -> dict[str, Any]:
+        """Give the outcome as plain data, without its figures."""
+        return {
+            "page": self.page,
+            "experiment": self.experiment,
+            "budget": self.budget,
+            "seed": self.seed,
+            "knobs": dict(self.knobs),
+            "metrics": {
+                name: value if math.isfinite(value) else str(value)
+                for name, value in self.metrics.items()
+            },
+            "goals": {name: goal.goal for name, goal in self.goals.items()},
+            "reached": self.reached,
+        }
+
+
+@final
+@dataclass(frozen=True)
+class Experiment:
+    """A run of a component on data, with the figure that it must reach."""
+
+    function: Callable[..., None]
+    reaches: Mapping[str, Range]
+    floor: Mapping[str, Range]
+    source: str
+    timed: bool = False
+
+    @property
+    def name(self) -> str:
+        """The name in the course."""
+        return self.function.__name__.removesuffix("_experiment")
+
+    @property
+    def page(self) -> str:
+        """The key of the page that runs it."""
+        return page_key(self.function.__module__)
+
+    @property
+    def key(self) -> str:
+        """Page and name: `connectionism/perceptron:digits`."""
+        return f"{self.page}:{self.name}"
+
+    @property
+    def statement(self) -> str:
+        """What it does, in words: the first paragraph of the docstring."""
+        return " ".join((inspect.getdoc(self.function) or "").split("\n\n")[0].split())
+
+    @property
+    def knobs(self) -> Mapping[str, Knob]:
+        """What can be turned, by name."""
+        return knobs_of(self.function)
+
+    def goals(self, budget: Budget) -> Mapping[str, Range]:
+        """Give what must be reached within a budget."""
+        return self.reaches if budget == "full" else self.floor
+
+    def __call__(self, run: Run | None = None, /, **knobs: Any) -> Outcome:
+        """Run it and compare what it recorded with its goals."""
+        run = run or Run()
+        chosen = settings(self.key, self.knobs, knobs)
+        self.function(run, **chosen)
+        goals = self.goals(run.budget)
+        return Outcome(
+            self.page, self.name, run.budget, int(run.seed), chosen, dict(run.metrics), goals,
+            dict(run.figures),
+        )
+
+
+def experiment(
+    *, reaches: Mapping[str, Range], floor: Mapping[str, Range], source: str, timed: bool = False
+) -> Callable[[Callable[..., None]], Experiment]:
+    """Declare the decorated function as an experiment of its page.
+
+    Args:
+        reaches: Metric names and the ranges that they must reach at full budget.
+        floor: The same for the quick budget.
+        source: Who published the figure, with table or section.
+        timed: Whether its numbers are times, so that no two runs have the same.
+    """
+
+    def declare(function: Callable[..., None]) -> Experiment:
+        if not reaches or not floor or not source:
+            raise UsageError(
+                f"experiment: {function.__name__} must have reaches, floor and source; "
+                "got an empty one. A run without a figure to reach shows nothing."
+            )
+        return Experiment(function, dict(reaches), dict(floor), source, timed)
+
+    return declare

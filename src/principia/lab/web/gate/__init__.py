@@ -1,0 +1,1 @@
+"""The gate: who may come in, slow clients, and how errors are answered."""

@@ -1,0 +1,1 @@
+"""Pages: what the course, its claims and the playground look like, and their JSON."""

@@ -1,0 +1,103 @@
+"""JSON for claims: measure one with these knobs, or check it with its control."""
+
+from __future__ import annotations
+
+import json
+from collections import OrderedDict
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Path, Request
+from pydantic import BaseModel, ConfigDict, Field
+
+from principia.lab.course import catalog
+from principia.lab.params import UsageError, settings
+from principia.lab.web.gate.answers import PROBLEMS, Missing, until_gone
+from principia.lab.web.pages.remembered import remembered
+from principia.lab.web.processes import work
+
+__all__ = ["router"]
+
+router = APIRouter(prefix="/api/claims", tags=["claims"], responses=PROBLEMS)
+
+Name = Annotated[str, Path(pattern=r"^\w+$", max_length=100)]
+Whole = Annotated[int, Field(ge=-(10**15), le=10**15)]
+Real = Annotated[float, Field(allow_inf_nan=False)]
+Value = bool | Whole | Real | Annotated[str, Field(max_length=1000)] | None
+KEPT = 256  # measurements of a claim are the same each time; so many are not made again
+
+
+class Turned(BaseModel):
+    """A seed, and the knobs that differ from their defaults; texts as typed after --set."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    seed: Annotated[int, Field(ge=0, le=2**32 - 1)] = 0
+    knobs: dict[str, Value | list[Value]] = {}
+
+
+class Measured(BaseModel):
+    """What one measurement found, with its figure in Plotly's own form."""
+
+    observation: dict[str, Any]
+    summary: str
+    figure: dict[str, Any] | None
+
+
+class Checked(BaseModel):
+    """What a check found: the measure, the control, and both in the documented form."""
+
+    finding: dict[str, Any]
+    measure: Measured
+    control: Measured
+
+
+@router.post("/{chapter}/{page}/{claim}", response_model=Measured)
+async def measure(request: Request, chapter: Name, page: Name, claim: Name, turned: Turned) -> Any:
+    """Measure a claim with these knobs."""
+    where, one = _find(chapter, page, claim)
+    knobs = settings(one.key, one.knobs, turned.knobs)  # refused here, before a worker is asked
+    kept: OrderedDict[str, Any] = request.app.state.measured
+    question = json.dumps([one.key, turned.seed, knobs], sort_keys=True, default=list)
+    if question not in kept:
+        job = request.app.state.workers.run(
+            request.state.session, one.key, work.measure, where.key, claim, turned.seed,
+            turned.knobs,
+        )
+        kept[question] = await until_gone(request, job)
+    kept.move_to_end(question)
+    while len(kept) > KEPT:
+        kept.popitem(last=False)
+    return kept[question]
+
+
+class Seeded(BaseModel):
+    """A seed; a check has the knobs that the claim declares."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    seed: Annotated[int, Field(ge=0, le=2**32 - 1)] = 0
+
+
+@router.post("/{chapter}/{page}/{claim}/check", response_model=Checked)
+async def check(request: Request, chapter: Name, page: Name, claim: Name, seeded: Seeded) -> Any:
+    """Check a claim as it stands: its measure must hold, and its control must be refuted."""
+    where, one = _find(chapter, page, claim)
+    finding = remembered(where, claim) if seeded.seed == 0 else None
+    if finding is not None:
+        return {
+            "finding": finding.to_json(),
+            "measure": work.shown(finding.measures[0]),
+            "control": work.shown(finding.controls[0]),
+        }
+    job = request.app.state.workers.run(
+        request.state.session, one.key, work.check, where.key, claim, seeded.seed
+    )
+    return await until_gone(request, job)
+
+
+def _find(chapter: str, page: str, claim: str) -> tuple[catalog.Page, Any]:
+    try:
+        ((where, name),) = catalog.select([f"{chapter}/{page}:{claim}"], "check")
+        return where, where.claim(name)
+    except UsageError as error:
+        raise Missing(str(error)) from None

@@ -1,0 +1,194 @@
+"""The experiments that this server runs: a few at a time, one a session, the others in a queue."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from collections import OrderedDict, deque
+from dataclasses import dataclass, field
+from typing import Any, final
+
+from principia.lab.params import Failure, UsageError
+from principia.lab.runs.folders import RunFolder, discard_if_empty
+from principia.lab.web.runs import run_store
+from principia.lab.web.gate.answers import Conflict
+from principia.lab.web.runs.eta import Eta
+from principia.lab.web.runs.worker import attempt
+from principia.lab.web.processes.workers import Busy, Limits, Talk, Workers
+
+__all__ = ["AT_ONCE", "Bench", "Job"]
+
+AT_ONCE = 2  # experiments; they share the machine with measurements and playgrounds
+WAITING = 8  # who comes later would wait for hours
+GRACE = 10.0  # seconds to end a step and save, which takes far less for every model of the course
+CLOSING = 3.0  # the same when the server ends, where somebody waits at a terminal
+MEMORY = 12 * 2**30  # bytes: the largest data set of the course several times, on a machine of 16
+SECONDS = 6 * 3600.0  # on the clock and on each core; what takes longer is for the command line
+REMEMBERED = 64  # ended runs whose last words are kept
+LINES = 200  # of what a run says
+log = logging.getLogger("principia.web")
+
+
+@final
+@dataclass(eq=False)
+class Job:
+    """A run of this server: waiting, at work, or over with its last words."""
+
+    session: str
+    folder: RunFolder
+    resumed: bool = False
+    talk: Talk | None = None
+    begun: bool = False
+    stopping: bool = False
+    pace: Eta = field(default_factory=Eta)
+    said: deque[str] = field(default_factory=lambda: deque(maxlen=LINES))
+    lines: int = 0
+    problem: str = ""
+    discarded: bool = False
+
+    @property
+    def status(self) -> str:
+        """Whether it waits, runs, or was asked to stop."""
+        return "stopping" if self.stopping else "running" if self.begun else "waiting"
+
+    def hear(self, message: dict[str, Any]) -> None:
+        """Take what the worker tells."""
+        self.pace.hear(message.get("progress"))
+        if isinstance(text := message.get("say"), str):
+            self.said.append(text[:1000])
+            self.lines += 1
+
+    def stop(self, grace: float) -> None:
+        """Ask it to save and stop."""
+        self.stopping = True
+        if self.talk is not None:  # else as soon as there is one
+            self.talk.stop(grace)
+
+
+@final
+class Bench:
+    """Works on runs.
+
+    Args:
+        workers: Where experiments run.
+    """
+
+    def __init__(self, workers: Workers) -> None:
+        self._workers = workers
+        self._jobs: dict[str, Job] = {}
+        self._waiting: deque[Job] = deque()
+        self._past: OrderedDict[str, Job] = OrderedDict()
+        self._tasks: set[asyncio.Task[None]] = set()
+        # to look at a resting run takes the lock of its folder for a moment; if a worker came just
+        # then, it would find the folder locked
+        self._looking = threading.Lock()
+        self.closed = False
+
+    def job(self, name: str) -> Job | None:
+        """Give the run of this name, if it waits or runs here."""
+        return self._jobs.get(name)
+
+    def last_words(self, name: str) -> Job | None:
+        """Give the run of this name, also if it is over."""
+        return self._jobs.get(name) or self._past.get(name)
+
+    def place(self, job: Job) -> int:
+        """Tell the place of a run in the queue."""
+        return self._waiting.index(job) + 1 if job in self._waiting else 1
+
+    def status(self, folder: RunFolder) -> str:
+        """Tell how a run stands, whoever runs it."""
+        with self._looking:
+            job = self._jobs.get(folder.name)
+            return job.status if job else run_store.resting_status(folder)
+
+    def need_place(self, session: str) -> None:
+        """Refuse a session that has a run already, and everybody when too many wait."""
+        if self.closed:
+            raise Failure("The lab is closing. Start it again.")
+        for name, job in self._jobs.items():
+            if job.session == session:
+                raise Conflict(
+                    f"run: {name} of yours is {job.status} already. Cancel it, or wait for its end."
+                )
+        if len(self._waiting) >= WAITING:
+            raise Busy(
+                f"The lab is busy: {AT_ONCE} experiments run and {WAITING} wait. Try again later."
+            )
+
+    def admit(self, job: Job) -> None:
+        """Begin a run, or let it wait for its turn."""
+        with self._looking:
+            self._jobs[job.folder.name] = job
+        self._past.pop(job.folder.name, None)
+        self._waiting.append(job)
+        self._fill()
+
+    def cancel(self, job: Job) -> None:
+        """Stop a run after its present step, or take it out of the queue."""
+        if job.begun:
+            job.stop(GRACE)
+        else:
+            self._waiting.remove(job)
+            self._bury(job)
+
+    async def close(self) -> None:
+        """Ask all to stop, wait a little, and end those that do not."""
+        self.closed = True
+        for job in tuple(self._waiting):
+            self.cancel(job)
+        for job in tuple(self._jobs.values()):
+            job.stop(CLOSING)
+        if self._tasks:
+            await asyncio.wait(self._tasks)
+
+    def _fill(self) -> None:
+        """Begin what waits, as far as there is room."""
+        while self._waiting and sum(one.begun for one in self._jobs.values()) < AT_ONCE:
+            job = self._waiting.popleft()
+            job.begun = True
+            task = asyncio.create_task(self._work(job))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    async def _work(self, job: Job) -> None:
+        """Stay with a run until its process has gone."""
+        refused = ""
+        try:
+            # the kernel adds up the time of all threads
+            limits = Limits(MEMORY, SECONDS * job.folder.asked.threads, SECONDS)
+            path = str(job.folder.path)
+            job.talk = await self._workers.listen(attempt, path, limits=limits, heard=job.hear)
+            if job.stopping:
+                job.talk.stop(CLOSING if self.closed else GRACE)
+            how, found = await job.talk.ended
+            refused = str(found["refused"]) if how == "ended" else ""
+            job.problem = refused or (found if how == "failed" else "")
+        except (Failure, UsageError) as error:
+            job.problem = str(error)
+        except Exception:
+            log.exception("the run %s was lost", job.folder.name)
+            job.problem = "The run was lost; the log of the server has the reason."
+        if refused and not job.resumed:
+            job.discarded = await asyncio.to_thread(_discard, job.folder)
+        self._bury(job)
+        self._fill()
+
+    def _bury(self, job: Job) -> None:
+        """Keep the last words of a run, and let its folder tell the rest."""
+        job.talk = None
+        self._past[job.folder.name] = job
+        with self._looking:
+            self._jobs.pop(job.folder.name, None)
+        while len(self._past) > REMEMBERED:
+            self._past.popitem(last=False)
+
+
+def _discard(folder: RunFolder) -> bool:
+    """Remove a run that never began; tell whether it has gone."""
+    try:
+        discard_if_empty(folder)
+    except (OSError, UsageError):
+        log.exception("the empty run %s cannot be removed", folder.name)
+    return not folder.path.exists()

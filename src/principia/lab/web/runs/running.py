@@ -1,0 +1,256 @@
+"""The runs of a folder: what a client can do with them and see of them."""
+
+from __future__ import annotations
+
+import asyncio
+import shlex
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, final
+
+from principia.lab.course import catalog
+from principia.lab.environment import cores
+from principia.lab.params import UsageError, shown, suggestion, usage_error
+from principia.lab.runs.experiments import Experiment
+from principia.lab.runs.folders import Asked, REPORT, RunFolder, create
+from principia.lab.training.factories import settings_with_callbacks
+from principia.lab.web.runs import run_store
+from principia.lab.web.gate.answers import Conflict, Missing
+from principia.lab.web.runs.queue import Bench, Job
+from principia.lab.web.pages.content import text_of
+from principia.lab.web.runs.following import Event, Seen, curves_of, figure_paths, follow
+from principia.lab.web.processes.workers import Busy, Workers
+
+__all__ = ["Runs", "Wanted"]
+
+LISTENERS = 50  # each looks into a folder four times a second
+ELSEWHERE = 2.0  # seconds between two looks at a run that another process has
+ACTIVE = ("waiting", "running", "stopping")
+_NOT_AGAIN = {
+    "reached": "has ended already. Open its report.",
+    "missed": "has ended already. Open its report.",
+    "failed": "never began. Start a new run.",
+    "waiting": "waits for its turn already.",
+    "running": "is running already.",
+    "stopping": "is still stopping. Try again in a moment.",
+}
+
+
+@final
+@dataclass(frozen=True)
+class Wanted:
+    """What a client asks for: an experiment, its budget and seed, and knobs as texts."""
+
+    key: str
+    budget: Literal["quick", "full"] = "quick"
+    seed: int = 0
+    knobs: Mapping[str, str] = field(default_factory=dict)
+
+
+class _Closed(Exception):
+    """The server ends: whoever listens should come back when there is one again."""
+
+
+@final
+class Runs:
+    """Starts, stops, resumes, shows and follows the runs of a folder.
+
+    Names of runs come from clients, so they are only looked up among the folders that are there.
+
+    Args:
+        runs_dir: Folder of the run folders.
+        workers: Where experiments run.
+        data_dir: Folder with the data sets.
+    """
+
+    def __init__(self, runs_dir: Path, workers: Workers, data_dir: str | None = None) -> None:
+        if data_dir is not None and not Path(data_dir).is_dir():
+            raise UsageError(f"run: folder {shown(data_dir)} does not exist. Name the data folder.")
+        self.runs_dir = runs_dir.resolve()
+        self._data_dir = str(Path(data_dir).resolve()) if data_dir else None
+        self._bench = Bench(workers)
+        self.listeners = 0  # who follow a run now
+        self._turn = asyncio.Lock()  # of whoever starts: two at once would both find a free place
+
+    # What a client can do
+
+    async def start(self, session: str, wanted: Wanted) -> str:
+        """Begin a new run, or let it wait for its turn; give its name."""
+        async with self._turn:
+            asked, command = await asyncio.to_thread(self._asked, wanted)
+            self._bench.need_place(session)
+            folder = await asyncio.to_thread(create, self.runs_dir, asked, command)
+            self._bench.admit(Job(session, folder))
+            return folder.name
+
+    async def resume(self, session: str, name: str) -> str:
+        """Go on with a run that was interrupted; give its new status."""
+        async with self._turn:
+            folder, state = await asyncio.to_thread(self._found, name)
+            if not state["resumable"]:
+                unusable = "cannot be resumed: its folder cannot be read or written."
+                raise Conflict(f"run: {name} {_NOT_AGAIN.get(state['status'], unusable)}")
+            self._bench.need_place(session)
+            job = Job(session, folder, resumed=True)
+            self._bench.admit(job)
+            return job.status
+
+    async def cancel(self, name: str) -> str:
+        """Stop a run after its present step, or take it out of the queue; give its new status."""
+        job = self._bench.job(name)
+        if job is None:
+            _, state = await asyncio.to_thread(self._found, name)
+            why = f"cannot be stopped here. {state['note']}" if state["note"] else "does not run."
+            raise Conflict(f"run: {name} {why}")
+        self._bench.cancel(job)
+        return job.status if job.begun else "interrupted"
+
+    async def close(self) -> None:
+        """Ask all to stop, wait a little, and end those that do not."""
+        await self._bench.close()
+
+    # What a client can see
+
+    def listed(self) -> list[dict[str, Any]]:
+        """List all runs, newest first."""
+        return [self._summary(one) for one in run_store.folders(self.runs_dir)]
+
+    def of_page(self, key: str) -> list[dict[str, Any]]:
+        """List the newest runs of a page's experiments."""
+        own = [one for one in run_store.folders(self.runs_dir) if run_store.facts(one)["page"] == key]
+        return [
+            {"name": one.name, "key": one.asked.key, "status": self._state(one)["status"]}
+            for one in own[:20]
+        ]
+
+    def describe(self, name: str) -> dict[str, Any]:
+        """Tell all about one run, but its figures."""
+        folder = self.folder(name)
+        return {
+            **self._summary(folder),
+            "said": self._words(name)[0],
+            "curves": curves_of(folder.path),
+            "figures": list(figure_paths(folder.path)),
+        }
+
+    def folder(self, name: str) -> RunFolder:
+        """Find a run by its name among those that there are."""
+        for one in run_store.folders(self.runs_dir):
+            if one.name == name:
+                return one
+        past = self._bench.last_words(name)
+        if past is not None and past.discarded:
+            return past.folder
+        raise Missing(f"There is no run {shown(name)}. Look for it in the list of runs.")
+
+    def events(self, name: str, mark: str = "") -> AsyncGenerator[Event, None]:
+        """Follow a run until it is over.
+
+        Args:
+            name: Which run.
+            mark: The id of the last event that the client got; without it, all is told.
+        """
+        folder = self.folder(name)
+        if self.listeners >= LISTENERS:
+            raise Busy(f"The lab is busy: {LISTENERS} pages follow runs already. Close some.")
+        return self._events(folder, mark)
+
+    async def _events(self, folder: RunFolder, mark: str) -> AsyncGenerator[Event, None]:
+        if self.listeners >= LISTENERS:  # many came at once; this one will come again
+            return
+        self.listeners += 1
+        rested: tuple[float, Seen] | None = None
+
+        async def look() -> Seen:
+            nonlocal rested
+            if self._bench.closed:
+                raise _Closed
+            if self._bench.job(folder.name):
+                rested = None
+                return Seen(self._state(folder), *self._words(folder.name))
+            now = asyncio.get_running_loop().time()
+            if rested is None or now - rested[0] >= ELSEWHERE:
+                state = await asyncio.to_thread(self._state, folder)
+                over = state["status"] not in ACTIVE
+                rested = now, Seen(state, *self._words(folder.name), over)
+            return rested[1]
+
+        try:
+            async with aclosing(follow(folder.path, look, mark)) as events:
+                async for event in events:
+                    yield event
+        except _Closed:
+            return
+        finally:
+            self.listeners -= 1
+
+    def _found(self, name: str) -> tuple[RunFolder, dict[str, Any]]:
+        folder = self.folder(name)
+        return folder, self._state(folder)
+
+    def _summary(self, folder: RunFolder) -> dict[str, Any]:
+        known = {name: one for name, one in run_store.facts(folder).items() if name != "broken"}
+        return {
+            "name": folder.name, **known, "numbers": run_store.numbers(folder), **self._state(folder)
+        }
+
+    def _state(self, folder: RunFolder) -> dict[str, Any]:
+        """Tell how a run stands: all that changes while it runs."""
+        job, told = self._bench.job(folder.name), self._bench.last_words(folder.name)
+        broken = run_store.facts(folder)["broken"]
+        status = run_store.UNREADABLE if broken else self._bench.status(folder)
+        if told is not None and told.discarded:
+            status = "failed"
+        place = self._bench.place(job) if job and status == "waiting" else None
+        note = f"It waits for its turn: place {place} in the queue." if place else ""
+        if job is None and status == "running":
+            note = "It was started elsewhere, for example on the command line: stop it there."
+        return {
+            "status": status, "place": place, "note": note,
+            "progress": job.pace.to_json() if job else None,
+            "problem": (told.problem if told else "") or broken,
+            "cancellable": job is not None and not job.stopping,
+            "resumable": status == "interrupted",
+            "report": (folder.path / REPORT).is_file(),
+        }
+
+    def _words(self, name: str) -> tuple[list[str], int]:
+        """Give what a run said, and how many lines were before that."""
+        told = self._bench.last_words(name)
+        return (list(told.said), told.lines - len(told.said)) if told else ([], 0)
+
+    def _asked(self, wanted: Wanted) -> tuple[Asked, str]:
+        """Check what is wanted as the command line does, and write it as a command."""
+        try:
+            experiment = _experiment(wanted.key)
+        except UsageError as error:
+            raise Missing(str(error)) from None
+        texts = {knob.strip(): text.strip() for knob, text in wanted.knobs.items()}
+        knobs = settings_with_callbacks(experiment.key, experiment.knobs, texts)
+        threads = cores() if wanted.budget == "full" else 1
+        asked = Asked(
+            experiment.page, experiment.name, wanted.budget, wanted.seed, knobs,
+            data_dir=self._data_dir, threads=threads,
+        )
+        words = ["principia", "run", experiment.key, "--budget", wanted.budget]
+        words += ["--seed", str(wanted.seed)]
+        for knob, value in knobs.items():
+            words += ["--set", f"{knob}={text_of(value)}"]
+        if self._data_dir:
+            words += ["--data-dir", self._data_dir]
+        return asked, shlex.join(words)
+
+
+def _experiment(key: str) -> Experiment:
+    """Find an experiment; a page alone means its first."""
+    place, _, name = key.partition(":")
+    page = catalog.page(place, "run")
+    names = page.experiment_names
+    if not names:
+        raise UsageError(f"run: {page.key} has no experiment. See principia ls.")
+    if name and name not in names:
+        known = suggestion(name, names)
+        raise usage_error("run", "KEY", f"an experiment of {page.key}", name, known)
+    return page.experiments()[name or names[0]]
