@@ -49,7 +49,7 @@ def test_a_table_nobody_here_wrote_is_learned_predicted_and_exported(tmp_path):
     folder = RunFolder(tmp_path / "runs/networks-mlp-1")
     metrics = folder.result["metrics"]
     assert metrics["test_rmse"] < 0.5 * metrics["rmse_of_the_mean"]
-    assert folder.asked.knobs == {"epochs": 15, "hidden": [32, 16]}
+    assert folder.config.knobs == {"epochs": 15, "hidden": [32, 16]}
     page = (folder.path / "report.html").read_text()
     assert "learning curves" in page
     assert "<script src" not in page

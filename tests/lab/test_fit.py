@@ -448,7 +448,7 @@ def test_another_training_is_refused(tmp_path, data):
     changes = {
         r"data was": lambda: train(tmp_path, (x + 1, y)),
         r"steps was 24, now it is 8": lambda: train(tmp_path, data, epochs=2),
-        r"parts was": lambda: train(tmp_path, data, chosen=lambda: [ClipNorm(2.0)]),
+        r"callbacks was": lambda: train(tmp_path, data, chosen=lambda: [ClipNorm(2.0)]),
     }
     for sentence, change in changes.items():
         with pytest.raises(UsageError, match=f"must be of the same training; {sentence}"):

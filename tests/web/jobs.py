@@ -16,7 +16,8 @@ import torch
 from principia.lab.course.catalog import page
 from principia.lab.evidence import at_least, claim
 from principia.lab.params import Failure, UsageError, settings
-from principia.lab.runs.folders import Asked, create
+from principia.lab.runs.execution import create
+from principia.lab.runs.folders import RunConfig
 from principia.lab.web.processes import work
 
 
@@ -160,7 +161,7 @@ def refusal(key, name, knobs):
 
 
 def new_run(folder, key, experiment):
-    return create(folder, Asked(key, experiment)).name
+    return create(folder, RunConfig(key, experiment)).name
 
 
 # children that answer

@@ -13,7 +13,7 @@ import httpx
 import uvicorn
 from fastapi import FastAPI
 
-from principia.lab.runs.folders import LOCK
+from principia.lab.runs.folders import RunFolder
 from principia.lab.web.gate.answers import answer_errors
 from principia.lab.web.processes.workers import Limits, Workers
 from principia.lab.web.runs import api, views
@@ -125,7 +125,7 @@ def holders(path):
     for process in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
             opened = {os.readlink(one) for one in (process / "fd").iterdir()}
-            if str(path / LOCK) in opened:
+            if str(RunFolder(path).lock_file) in opened:
                 found.append(int(process.name))
     return found
 

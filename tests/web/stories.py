@@ -56,5 +56,5 @@ def processes():
 
 async def listen(workers, function, *args, limits=LIMITS):
     heard = []
-    talk = await workers.listen(function, *args, limits=limits, heard=heard.append)
-    return talk, heard
+    job = await workers.listen(function, *args, limits=limits, heard=heard.append)
+    return job, heard

@@ -150,16 +150,16 @@ def test_closing_ends_everything(tmp_path):
         running = asyncio.create_task(workers.run("me", "a", jobs.nap, 60, tmp_path / "a"))
         waiting = asyncio.create_task(workers.run("me", "b", jobs.nap, 60))
         chat = await workers.converse(jobs.echo, "me", limits=LIMITS)
-        talk = await workers.listen(
-            jobs.work_until_stopped, tmp_path / "talk", True, limits=LIMITS, heard=lambda _: None
+        job = await workers.listen(
+            jobs.work_until_stopped, tmp_path / "job", True, limits=LIMITS, heard=lambda _: None
         )
-        pids = [await pid_in(tmp_path / one) for one in ("a", "talk")]
+        pids = [await pid_in(tmp_path / one) for one in ("a", "job")]
         await workers.close()
         for one in (running, waiting, chat.ask({}, 1), workers.run("me", "c", jobs.add, 1, 1)):
             with pytest.raises(Failure, match="clos"):
                 await one
-        assert await talk.ended == ("stopped", "")
-        assert (tmp_path / "talk").read_text() == "saved"
+        assert await job.ended == ("stopped", "")
+        assert (tmp_path / "job").read_text() == "saved"
         assert not any(alive(one) for one in pids)
 
     use(story)

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from principia.lab.runs.folders import LOCK, Asked, create
+from principia.lab.runs.execution import create
+from principia.lab.runs.folders import RunConfig
 from principia.lab.web.runs import following, running
 from principia.lab.web.runs.eta import Eta
 from principia.lab.web.runs.following import Tail
@@ -51,13 +52,13 @@ def alone(lab):
 
 
 def test_a_listener_that_does_not_read_is_sent_no_more_than_it_takes(tmp_path):
-    folder = create(tmp_path, Asked("networks/mlp", "hidden_300"))
+    folder = create(tmp_path, RunConfig("networks/mlp", "hidden_300"))
     rows = [{"training": "long", "epoch": epoch, "loss": 0.5} for epoch in range(20_000)]
     (folder.path / "metrics.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
 
     async def story(lab):
         async with served(lab) as address:
-            with (folder.path / LOCK).open("w") as stream:
+            with folder.lock_file.open("w") as stream:
                 fcntl.flock(stream, fcntl.LOCK_EX)
                 reader, writer = await opened(address, folder.name, size=2048)
                 attentive = asyncio.create_task(lab.client.get(f"/api/runs/{folder.name}/events"))
@@ -106,8 +107,8 @@ def test_a_silent_stream_shows_that_it_lives(tmp_path, monkeypatch):
     monkeypatch.setattr(following, "HEARTBEAT", 0.3)
 
     async def story(lab):
-        folder = create(tmp_path, Asked("networks/mlp", "hidden_300"))
-        with (folder.path / LOCK).open("w") as stream:
+        folder = create(tmp_path, RunConfig("networks/mlp", "hidden_300"))
+        with folder.lock_file.open("w") as stream:
             fcntl.flock(stream, fcntl.LOCK_EX)
             signs = 0
             async with contextlib.aclosing(lab.runs.events(folder.name)) as events:

@@ -11,7 +11,8 @@ import pytest
 
 from principia.lab.cli.app import app as command_line
 from principia.lab.params import UsageError
-from principia.lab.runs.folders import LOCK, Asked, create
+from principia.lab.runs.execution import create
+from principia.lab.runs.folders import RunConfig
 from principia.lab.web.runs import following
 from web.laboratory import TRAINED, events_of, rows_of, tell
 
@@ -20,8 +21,8 @@ from web.laboratory import TRAINED, events_of, rows_of, tell
 
 def test_a_run_of_the_command_line_is_followed_but_not_stopped(tmp_path):
     async def story(lab):
-        folder = create(tmp_path, Asked("networks/mlp", "hidden_300"))
-        with (folder.path / LOCK).open("w") as stream:
+        folder = create(tmp_path, RunConfig("networks/mlp", "hidden_300"))
+        with folder.lock_file.open("w") as stream:
             fcntl.flock(stream, fcntl.LOCK_EX)
             described = (await lab.client.get(f"/api/runs/{folder.name}")).json()
             assert (described["status"], described["cancellable"]) == ("running", False)
@@ -51,7 +52,7 @@ def test_names_are_looked_up_and_never_become_paths(tmp_path):
     secret.mkdir()
     for file in ("config.json", "report.html", "result.json"):
         (secret / file).write_text('{"hush": 1}')
-    folder = create(runs, Asked("networks/mlp", "hidden_300"))
+    folder = create(runs, RunConfig("networks/mlp", "hidden_300"))
     (folder.path / "figures").mkdir()
     (folder.path / "figures" / "one.json").write_text("{}")
 
@@ -85,8 +86,8 @@ def test_broken_folders_and_strange_names_do_not_break_the_lists(tmp_path):
     for place, text in enumerate(texts):
         (tmp_path / f"broken-{place}").mkdir()
         (tmp_path / f"broken-{place}" / "config.json").write_text(text)
-    good = create(tmp_path, Asked("networks/mlp", "hidden_300", knobs={"epochs": 3}))
-    half = create(tmp_path, Asked("networks/mlp", "hidden_300"))
+    good = create(tmp_path, RunConfig("networks/mlp", "hidden_300", knobs={"epochs": 3}))
+    half = create(tmp_path, RunConfig("networks/mlp", "hidden_300"))
     (half.path / "result.json").write_text('{"reached"')
     (half.path / "metrics.jsonl").write_text('x\n{"training": 3}\n{"training": "a", "loss": []}\n')
     strange = tmp_path / '<b>"run" #1 &?%'
@@ -150,7 +151,7 @@ def test_an_unknown_experiment_gets_the_sentence_of_the_command_line(tmp_path, k
 
 
 def test_the_report_is_shut_off_from_the_server(tmp_path):
-    folder = create(tmp_path, Asked("networks/mlp", "hidden_300"))
+    folder = create(tmp_path, RunConfig("networks/mlp", "hidden_300"))
 
     async def story(lab):
         answer = await lab.client.get(f"/runs/{folder.name}/report")
@@ -171,7 +172,7 @@ def test_the_report_is_shut_off_from_the_server(tmp_path):
 def test_a_comparison_shows_curves_numbers_and_what_differs(tmp_path):
     named = []
     for place, knobs in enumerate(({}, {"epochs": 3}, {"epochs": 8})):
-        folder = create(tmp_path, Asked("networks/mlp", "hidden_300", seed=place, knobs=knobs))
+        folder = create(tmp_path, RunConfig("networks/mlp", "hidden_300", seed=place, knobs=knobs))
         rows = [{"training": "relu", "epoch": one, "loss": 1 / one} for one in (1, 2, 3)]
         text = "".join(f"{json.dumps(row)}\n" for row in rows)
         (folder.path / "metrics.jsonl").write_text(text)
@@ -199,7 +200,7 @@ def test_a_comparison_shows_curves_numbers_and_what_differs(tmp_path):
 
 
 def test_long_curves_are_thinned_and_keep_their_ends(tmp_path):
-    folder = create(tmp_path, Asked("networks/mlp", "hidden_300"))
+    folder = create(tmp_path, RunConfig("networks/mlp", "hidden_300"))
     with (folder.path / "metrics.jsonl").open("w") as stream:
         for epoch in range(30_000):
             stream.write(json.dumps({"training": "long", "epoch": epoch, "loss": 1.0}) + "\n")

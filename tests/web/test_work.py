@@ -4,7 +4,6 @@ import pytest
 
 from principia.lab.evidence.checking import last_finding
 from principia.lab.params import UsageError
-from principia.lab.runs import CHECKPOINTS
 from principia.lab.runs.folders import RunFolder
 from principia.lab.web.processes import work
 from web import jobs
@@ -67,14 +66,14 @@ def test_a_run_can_be_stopped_and_goes_on_and_tells_how_far_it_is(tmp_path):
         name = await workers.run("me", "new", jobs.new_run, tmp_path, "networks/mlp", "hidden_300")
         folder = RunFolder(tmp_path / name)
         arguments = (work.do_run, str(tmp_path), folder.name)
-        talk, heard = await listen(workers, *arguments)
+        job, heard = await listen(workers, *arguments)
         await until(lambda: any("progress" in one for one in heard), 30)
-        talk.stop()
-        assert await talk.ended == ("stopped", "")
+        job.stop()
+        assert await job.ended == ("stopped", "")
         assert folder.status == "interrupted"
-        assert list((folder.path / CHECKPOINTS).rglob("*.safetensors"))
-        talk, heard = await listen(workers, *arguments)
-        kind, result = await talk.ended
+        assert list(folder.checkpoints.rglob("*.safetensors"))
+        job, heard = await listen(workers, *arguments)
+        kind, result = await job.ended
         progress = [one["progress"] for one in heard if "progress" in one]
         assert any(0 < one["done"] <= one["total"] for one in progress)
         assert kind == "ended"

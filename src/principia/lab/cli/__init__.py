@@ -9,6 +9,7 @@ import io
 import os
 import sys
 
+from principia.lab.cli.terminal import debugging
 from principia.lab.params import Failure, UsageError
 
 __all__ = ["main"]
@@ -23,7 +24,6 @@ def main() -> None:
         sys.stdout.reconfigure(errors="replace")  # a terminal without the letters of mathematics
     # threads that wait must not spin: on a busy machine they would take the time of those at work
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
-    debug = "--debug" in sys.argv or bool(os.environ.get("PRINCIPIA_DEBUG"))
     try:
         code = _run()
         sys.stdout.flush()
@@ -33,16 +33,16 @@ def main() -> None:
     except KeyboardInterrupt:
         code = _tell("principia: interrupted; nothing was left half-written.", 130)
     except UsageError as error:
-        code = _tell(error, 2, debug)
+        code = _tell(error, 2)
     except OSError as error:
         _drop_output()
-        code = _tell(f"principia: {error}.", 2, debug)
+        code = _tell(f"principia: {error}.", 2)
     except Failure as error:
-        code = _tell(error, 1, debug)
+        code = _tell(error, 1)
     except Exception as error:
         hint = "This is a bug of Principia: run again with --debug and report what it prints."
         message = " ".join(str(error).split())[:200]
-        code = _tell(f"principia: {type(error).__name__}: {message}. {hint}", 70, debug)
+        code = _tell(f"principia: {type(error).__name__}: {message}. {hint}", 70)
     sys.exit(code)
 
 
@@ -81,9 +81,9 @@ def _sentence(error: Exception) -> str:
     return f"{owner}: {message}{stop} Try {owner} --help."
 
 
-def _tell(error: object, code: int, debug: bool = False) -> int:
+def _tell(error: object, code: int) -> int:
     """Print the sentence on standard error (with the traceback when debugging)."""
-    if debug:
+    if debugging() and not isinstance(sys.exc_info()[1], KeyboardInterrupt):
         import traceback
 
         traceback.print_exc()

@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 import principia
-from principia.lab.cli import browse, measure, train, web
+from principia.lab.cli import browse, measure, terminal, train, web
 from principia.lab.cli.bench import bench
 from principia.lab.cli.flags import command
 from principia.lab.cli.ledger import ledger
@@ -38,7 +38,9 @@ def _options(
         bool, typer.Option("--debug", help="Show tracebacks instead of sentences.")
     ] = False,
 ) -> None:
-    """Take the options that all commands share; `main` acts on --debug."""
+    """Take the options that all commands share."""
+    if debug:
+        terminal.debug()
 
 
 def _chapters(typed: str) -> list[str]:

@@ -5,7 +5,16 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
-from principia.lab.cli.terminal import counted, fancy, progress, record, say, shorten, table
+from principia.lab.cli.terminal import (
+    counted,
+    debugging,
+    fancy,
+    progress,
+    record,
+    say,
+    shorten,
+    table,
+)
 from principia.lab.course import catalog
 from principia.lab.course.formula import prose_to_unicode
 from principia.lab.evidence.checking import Selection, check_all, remember, to_json
@@ -142,7 +151,7 @@ def _report(findings: list, seeds: int, seed: int) -> None:
         for complaint in finding.complaints:
             say(f"{finding.key} {complaint}", style="bold red")
         for one in (*finding.measures, *finding.controls):
-            if one.trace and "--debug" in sys.argv:
+            if one.trace and debugging():
                 sys.stderr.write(one.trace)
     count = len(findings) - len(failed)
     where = counted(seeds, "seed")

@@ -9,9 +9,23 @@ from pathlib import Path
 
 from principia.lab.progress import progress
 
-__all__ = ["command_name", "counted", "fancy", "progress", "record", "say", "shorten", "table"]
+__all__ = [
+    "command_name", "counted", "debug", "debugging", "fancy", "progress", "record", "say", "shorten",
+    "table",
+]
 
+DEBUG = "PRINCIPIA_DEBUG"
 VERDICTS = {"holds": "green", "refuted": "red", "undecided": "yellow", "error": "red"}
+
+
+def debug() -> None:
+    """Show tracebacks from now on, in processes that this one starts, too."""
+    os.environ[DEBUG] = "1"
+
+
+def debugging() -> bool:
+    """Whether tracebacks are wanted: by --debug, or by the environment."""
+    return bool(os.environ.get(DEBUG))
 
 
 def fancy() -> bool:

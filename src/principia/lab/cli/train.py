@@ -10,15 +10,7 @@ from principia.lab.cli.measure import pair
 from principia.lab.cli.terminal import progress, say, table
 from principia.lab.course import catalog
 from principia.lab.environment import cores
-from principia.lab.params import (
-    NonNegativeFloat,
-    Range,
-    SeedNumber,
-    UsageError,
-    shown,
-    suggestion,
-    usage_error,
-)
+from principia.lab.params import NonNegativeFloat, Range, SeedNumber, UsageError, shown, usage_error
 from principia.lab.storage import need_writable, write_bytes, write_text
 
 __all__ = ["export", "predict", "report", "run", "runs"]
@@ -63,21 +55,22 @@ def run(
         threads: Threads to compute with; by default one a core at full budget, else one.
         save_every: Seconds between two checkpoints.
     """
-    from principia.lab.runs.folders import create, discard_if_empty, execute, find_run
+    from principia.lab.runs.execution import create, execute
+    from principia.lab.runs.folders import discard_if_empty, find_run
 
     if resume is not None:
         if key:
             raise UsageError("run: --resume needs no KEY; the run folder says what it was.")
         folder = find_run(Path(runs_dir), resume, "run")
         if (result := folder.result) is not None:
-            say(f"{folder.name} has ended already. Its report: {folder.path / 'report.html'}")
+            say(f"{folder.name} has ended already. Its report: {folder.report_file}")
             return 0 if result["reached"] else 1
     else:
-        asked = _asked(
+        config = _config(
             key, budget, seed, set_, data, target, drop, data_dir, device,
             threads or (cores() if budget == "full" else 1),
         )
-        folder = create(Path(runs_dir), asked)
+        folder = create(Path(runs_dir), config)
     try:
         outcome = execute(folder, say=say, watch=progress, save_every=save_every)
     except KeyboardInterrupt:
@@ -87,13 +80,13 @@ def run(
         if resume is None:
             discard_if_empty(folder)
         raise
-    say(f"Report: {folder.path / 'report.html'}")
+    say(f"Report: {folder.report_file}")
     for sentence in outcome.missed:
         say(f"NOT REACHED: {sentence}", style="bold red")
     if outcome.reached:
-        goals = f"reaches its {folder.asked.budget} goals"
+        goals = f"reaches its {folder.config.budget} goals"
         what = goals if outcome.experiment else "is no worse than a guess"
-        say(f"{folder.asked.key} {what}.", style="bold green")
+        say(f"{folder.config.key} {what}.", style="bold green")
     return 0 if outcome.reached else 1
 
 
@@ -102,12 +95,12 @@ def _again(name: str, runs_dir: str) -> str:
     return f"principia run --resume {name}{where}"
 
 
-def _asked(
+def _config(
     key: str, budget: Any, seed: int, pairs: tuple[str, ...], data: str | None,
     target: str | None, drop: tuple[str, ...], data_dir: str | None, device: str, threads: int,
 ) -> Any:
     """Check everything that was asked, before anything is written."""
-    from principia.lab.runs.folders import Asked
+    from principia.lab.runs.folders import RunConfig
     from principia.lab.training.factories import settings_with_callbacks
 
     place, _, name = key.partition(":")
@@ -121,19 +114,12 @@ def _asked(
         if name:
             raise UsageError(f"run: --data needs a page; got the experiment {key}. Use {place}.")
         own, knobs = _own_data(page, data, target, drop, texts, seed)
-        return Asked(page.key, "", budget, seed, knobs, own, where, device, threads)
+        return RunConfig(page.key, "", budget, seed, knobs, own, where, device, threads)
     if target is not None or drop:
         raise UsageError("run: --target and --drop need --data. Name your table with it.")
-    names = page.experiment_names
-    if not names:
-        raise UsageError(f"run: {page.key} has no experiment. See principia ls.")
-    if name and name not in names:
-        raise usage_error(
-            "run", "KEY", f"an experiment of {page.key}", name, suggestion(name, names)
-        )
-    experiment = page.experiments()[name or names[0]]
+    experiment = catalog.experiment(key, "run")
     knobs = settings_with_callbacks(experiment.key, experiment.knobs, texts)
-    return Asked(page.key, experiment.name, budget, seed, knobs, None, where, device, threads)
+    return RunConfig(page.key, experiment.name, budget, seed, knobs, None, where, device, threads)
 
 
 def _check_device(device: str) -> None:
@@ -186,10 +172,10 @@ def runs(*, runs_dir: str = RUNS) -> int:
             for name, value in result.get("metrics", {}).items()
             if name in goals and isinstance(value, float)
         ]
-        asked = one.asked
-        what = f"{asked.key} on {Path(asked.data.source).name}" if asked.data else asked.key
-        began = str(one.config["began"])[:16].replace("T", " ")
-        rows.append((one.name, one.status, what, asked.budget, ", ".join(numbers), began))
+        config = one.config
+        what = f"{config.key} on {Path(config.data.source).name}" if config.data else config.key
+        began = str(one.record["began"])[:16].replace("T", " ")
+        rows.append((one.name, one.status, what, config.budget, ", ".join(numbers), began))
     if rows:
         table(("run", "status", "what", "budget", "numbers", "began (UTC)"), rows)
     else:
@@ -204,11 +190,11 @@ def report(run: str, *, runs_dir: str = RUNS) -> int:
         run: Name of a run, or last.
         runs_dir: Folder of the run folders.
     """
-    from principia.lab.runs.folders import REPORT, find_run
+    from principia.lab.runs.folders import find_run
     from principia.lab.runs.report import run_report
 
     folder = find_run(Path(runs_dir), run, "report")
-    path = folder.path / REPORT
+    path = folder.report_file
     need_writable("report", path)
     write_text(path, run_report(folder))
     say(f"Report: {path}")
@@ -228,18 +214,18 @@ def predict(
     """
     from principia.lab.data.own import load
     from principia.lab.data.schema import Schema
-    from principia.lab.runs.folders import MODEL, find_run
+    from principia.lab.runs.folders import find_run
     from principia.lab.runs.models import load_model
     from principia.lab.training.learners import predictions
 
     folder = find_run(Path(runs_dir), run, "predict")
     if out is not None:
         need_writable("predict", Path(out))
-    model, described = load_model(folder.path / MODEL)
+    model, described = load_model(folder.model)
     if "schema" not in described:
         raise UsageError(
             f"predict: {folder.name} learned from its own data set, not from a table. "
-            f"Train with principia run {folder.asked.page} --data mine.csv --target y."
+            f"Train with principia run {folder.config.page} --data mine.csv --target y."
         )
     schema = Schema.from_json(described["schema"])
     cells, _ = load(data)
@@ -279,16 +265,16 @@ def export(
         runs_dir: Folder of the run folders.
     """
     from principia.lab.runs.exporting import onnx_bytes
-    from principia.lab.runs.folders import MODEL, find_run
+    from principia.lab.runs.folders import find_run
     from principia.lab.runs.models import WEIGHTS, load_model
 
     folder = find_run(Path(runs_dir), run, "export")
     path = Path(out or f"{folder.name}.{to}")
     need_writable("export", path)
-    model, _ = load_model(folder.path / MODEL)
+    model, _ = load_model(folder.model)
     if to == "onnx":
         write_bytes(path, onnx_bytes(model))
     else:
-        write_bytes(path, (folder.path / MODEL / WEIGHTS).read_bytes())
+        write_bytes(path, (folder.model / WEIGHTS).read_bytes())
     say(f"Exported: {path}")
     return 0

@@ -30,7 +30,10 @@ if TYPE_CHECKING:
     from principia.lab.evidence.claims import Claim
     from principia.lab.runs.experiments import Experiment
 
-__all__ = ["Chapter", "Component", "Page", "chapters", "lazy_exports", "page", "select"]
+__all__ = [
+    "Chapter", "Component", "Page", "chapters", "experiment", "lazy_exports", "page",
+    "select",
+]
 
 GROUP = "principia.chapters"
 # a function or class of a module with everything below it: what is indented, blank or a bracket
@@ -325,6 +328,19 @@ def page(key: str, owner: str = "principia") -> Page:
     if key not in known:
         raise usage_error(owner, "KEY", "the key of a page", key, suggestion(key, known))
     return known[key]
+
+
+def experiment(key: str, owner: str = "principia") -> Experiment:
+    """Find an experiment by its key, `page:experiment`; a page alone means its first."""
+    place, _, name = key.partition(":")
+    found = page(place, owner)
+    names = found.experiment_names
+    if not names:
+        raise UsageError(f"{owner}: {found.key} has no experiment. See principia ls.")
+    if name and name not in names:
+        domain = f"an experiment of {found.key}"
+        raise usage_error(owner, "KEY", domain, name, suggestion(name, names))
+    return found.experiments()[name or names[0]]
 
 
 def select(keys: Iterable[str], owner: str = "principia") -> list[tuple[Page, str]]:

@@ -157,9 +157,16 @@ class Claim:
         """Give the value of every knob when nobody turns it."""
         return {name: knob.default for name, knob in self.knobs.items()}
 
+    def chosen(self, knobs: Mapping[str, Any]) -> dict[str, Any]:
+        """Give the value of every knob where some are turned; texts are parsed, bad ones refused."""
+        return {**self.defaults(), **settings(self.key, self.knobs, knobs)}
+
     def measure(self, seed: int = 0, /, **knobs: Any) -> Evidence:
         """Run the measurement with these knobs."""
-        evidence = self.function(Seed(seed), **settings(self.key, self.knobs, knobs))
+        return self._measured(seed, self.chosen(knobs))
+
+    def _measured(self, seed: int, chosen: Mapping[str, Any]) -> Evidence:
+        evidence = self.function(Seed(seed), **chosen)
         if not isinstance(evidence, Evidence):
             raise usage_error(self.key, "its result", "Evidence", evidence, "Return a relation.")
         return evidence
@@ -173,9 +180,9 @@ class Claim:
             turned: Whether a user chose them. Values that are fine one by one may not be together;
                 that is then the user's mistake, to be told as one, and else a bug of the page.
         """
-        chosen = {**self.defaults(), **settings(self.key, self.knobs, knobs)}
+        chosen = self.chosen(knobs)
         try:
-            return Observation(seed, chosen, self.measure(seed, **chosen))
+            return Observation(seed, chosen, self._measured(seed, chosen))
         except Exception as error:
             if turned and isinstance(error, UsageError):
                 raise

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import inspect
-import json
 import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -17,12 +16,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, final
 
-from principia.lab.params import Range
-from principia.lab.params import UsageError, usage_error
-from principia.lab.params import Knob, knobs_of, settings
 from principia.lab.course.rooms import page_key
+from principia.lab.params import Knob, Range, UsageError, knobs_of, settings, usage_error
+from principia.lab.runs.folders import RunFolder
 from principia.lab.seeds import Seed
-from principia.lab.storage import write_text
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
@@ -32,7 +29,6 @@ __all__ = [
 ]
 
 Budget = Literal["quick", "full"]
-METRICS, FIGURES, CHECKPOINTS = "metrics.jsonl", "figures", "checkpoints"  # of a run folder
 Item = TypeVar("Item")
 
 
@@ -101,16 +97,13 @@ class Run:
         """Keep a figure under its name."""
         self.figures[name] = figure
         if self.folder is not None:
-            (self.folder / FIGURES).mkdir(exist_ok=True)
-            write_text(self.folder / FIGURES / f"{name}.json", str(figure.to_json()))
+            RunFolder(self.folder).keep_figure(name, str(figure.to_json()))
 
     def log(self, training: str, row: Mapping[str, float]) -> None:
         """Keep the numbers of one epoch of a training."""
         self.curves.setdefault(training, []).append(dict(row))
         if self.folder is not None:
-            line = json.dumps({"training": training, **row})
-            with (self.folder / METRICS).open("a", encoding="utf-8") as stream:
-                stream.write(f"{line}\n")
+            RunFolder(self.folder).log(training, row)
 
     def training_folder(self, training: str) -> Path | None:
         """Give a training of this run the folder of its checkpoints; no two have the same name."""
@@ -118,7 +111,8 @@ class Run:
             domain = "new letters, digits, dots and dashes for each training of a run"
             raise usage_error("fit", "name", domain, training)
         self.curves[training] = []
-        return None if self.folder is None else self.folder / CHECKPOINTS / (training or "training")
+        home = None if self.folder is None else RunFolder(self.folder).checkpoints
+        return home / (training or "training") if home else None
 
     def keep(self, model: Any) -> None:
         """Keep the trained model that this run is about, to predict with it and to export it."""

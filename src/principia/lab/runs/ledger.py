@@ -133,21 +133,22 @@ def measure(
     say: Callable[[str], None], watch: Any, data_dir: str | None = None,
 ) -> Row:
     """Run an experiment at full budget on every seed, and make its row."""
-    from principia.lab.runs.folders import Asked, create, execute
+    from principia.lab.runs.execution import create, execute
+    from principia.lab.runs.folders import RunConfig
 
     metrics: dict[str, list[float]] = {}
     weights, folders = [], []
     for seed in seeds:
-        asked = Asked(
+        config = RunConfig(
             experiment.page, experiment.name, "full", seed, threads=threads, data_dir=data_dir
         )
-        folder = create(runs_dir, asked)
+        folder = create(runs_dir, config)
         outcome = execute(folder, say=say, watch=watch)
         for name, value in outcome.metrics.items():
             metrics.setdefault(name, []).append(value)
         weights.append((folder.result or {}).get("weights", ""))
         folders.append(folder)
-    config = folders[-1].config
+    record = folders[-1].record
     return {
         "published": experiment.source,
         "goals": {name: goal.goal for name, goal in experiment.reaches.items()},
@@ -155,9 +156,9 @@ def measure(
         "metrics": {name: values for name, values in metrics.items() if all(map(_finite, values))},
         "command": f"principia run {experiment.key} --budget full --seed {seeds[0]} "
         f"--threads {threads}",
-        "environment": config["environment"],
-        "git": config["git"],
-        "measured": config["began"][:10],
+        "environment": record["environment"],
+        "git": record["git"],
+        "measured": record["began"][:10],
         "weights": weights,
     }
 

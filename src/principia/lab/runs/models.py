@@ -22,9 +22,8 @@ from sklearn.base import BaseEstimator
 from torch import nn
 
 from principia.lab.course import catalog
-from principia.lab.params import UsageError
-from principia.lab.params import MADE_WITH
 from principia.lab.course.rooms import page_key
+from principia.lab.params import MADE_WITH, UsageError
 from principia.lab.storage import write_bytes, write_text
 
 __all__ = ["describe", "load_model", "save_model", "weights_hash"]

@@ -14,10 +14,10 @@ from markupsafe import Markup
 from plotly.offline import get_plotlyjs
 
 from principia.lab.course.catalog import Page, chapters, page
-from principia.lab.evidence.claims import Finding
-from principia.lab.environment import environment
-from principia.lab.figures import curves, finding_figure
 from principia.lab.course.formula import prose_to_html, to_mathml
+from principia.lab.environment import environment
+from principia.lab.evidence.claims import Finding
+from principia.lab.figures import curves, finding_figure
 from principia.lab.runs.folders import RunFolder
 
 __all__ = ["claims_report", "races_report", "run_report", "tour_report"]
@@ -83,9 +83,9 @@ def run_report(folder: RunFolder, result: Mapping[str, Any] | None = None) -> st
         folder: The run.
         result: Its outcome, where that is not in the folder yet.
     """
-    asked, config, result = folder.asked, folder.config, result or folder.result or {}
-    own = asked.data is not None
-    experiment = None if own else page(asked.page).experiments()[asked.experiment]
+    config, record, result = folder.config, folder.record, result or folder.result or {}
+    own = config.data is not None
+    experiment = None if own else page(config.page).experiments()[config.experiment]
     goals, reached = result.get("goals", {}), bool(result.get("reached"))
     drawings = folder.figures()
     order = result.get("figures", sorted(drawings))
@@ -93,12 +93,12 @@ def run_report(folder: RunFolder, result: Mapping[str, Any] | None = None) -> st
     if (drawn := curves(folder.curves())) is not None:
         figures = {"learning curves": drawn, **figures}
     section = Section(
-        key=asked.key,
-        title=page(asked.page).title.rstrip("."),
+        key=config.key,
+        title=page(config.page).title.rstrip("."),
         verdict="holds" if reached else "refuted",
         label="Own data." if experiment is None else "Experiment.",
         statement=prose_to_html(
-            f"`{asked.data.source}`, predicting `{asked.data.target}`." if asked.data
+            f"`{config.data.source}`, predicting `{config.data.target}`." if config.data
             else experiment.statement if experiment else ""
         ),
         columns=("metric", "measured", "goal"),
@@ -109,18 +109,18 @@ def run_report(folder: RunFolder, result: Mapping[str, Any] | None = None) -> st
         figures=[_figure(f"f{place}", one, name) for place, (name, one) in
                  enumerate(figures.items())],
         details=[
-            ("budget", asked.budget), ("seed", str(asked.seed)), ("device", asked.device),
-            *((name, str(value)) for name, value in asked.knobs.items()),
-            ("git revision", config["git"] or "none"),
+            ("budget", config.budget), ("seed", str(config.seed)), ("device", config.device),
+            *((name, str(value)) for name, value in config.knobs.items()),
+            ("git revision", record["git"] or "none"),
             ("SHA-256 of the weights", result.get("weights") or "no model was kept"),
         ],
-        command=config["command"],
+        command=record["command"],
     )
     verdict = {True: "every goal reached", False: "NOT every goal reached"}[reached]
     if not result:
         verdict = "not finished"
     lead = f"Published: {experiment.source}" if experiment else "A model of your own data"
-    return _fill(asked.key, lead, reached, verdict, [section], threads=asked.threads)
+    return _fill(config.key, lead, reached, verdict, [section], threads=config.threads)
 
 
 def races_report(rows: Mapping[str, Mapping[str, Any]]) -> str:

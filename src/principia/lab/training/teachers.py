@@ -6,7 +6,7 @@ from torch import nn
 
 from principia.lab.params import UsageError, suggestion, usage_error
 from principia.lab.runs.experiments import Run
-from principia.lab.runs.folders import CONFIG, MODEL, RunFolder
+from principia.lab.runs.folders import RunFolder, names_of_runs
 from principia.lab.runs.models import load_model
 
 __all__ = ["teacher_of"]
@@ -23,14 +23,14 @@ def teacher_of(run: Run, name: str) -> nn.Module:
     """
     runs_dir = Path("runs") if run.folder is None else run.folder.parent
     # by name alone: a neighbor that cannot be read is no reason to refuse another
-    others = sorted({one.parent.name for one in runs_dir.glob(f"[!.]*/{CONFIG}")})
+    others = names_of_runs(runs_dir)
     if name not in others or (run.folder is not None and name == run.folder.name):
         known = suggestion(name, others)
         raise usage_error("run", "teacher", f"the name of a run in {runs_dir.name}", name, known)
     found = RunFolder(runs_dir / name)
     if found.result is None:
         raise UsageError(f"run: teacher {name} must have ended. Resume it first.")
-    model = load_model(found.path / MODEL)[0] if (found.path / MODEL).is_dir() else None
+    model = load_model(found.model)[0] if found.model.is_dir() else None
     if not isinstance(model, nn.Module):
         raise UsageError(
             f"run: teacher {name} must have kept a network; it has not. Train one: principia run "

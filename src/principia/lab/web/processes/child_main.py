@@ -22,7 +22,7 @@ from principia.lab.web.processes import preload
 from principia.lab.web.processes.failures import TOLD, as_result, describe
 from principia.lab.web.processes.limits import Limits
 
-__all__ = ["Tell", "answer_once", "converse", "ready", "talk"]
+__all__ = ["Tell", "answer_once", "converse", "do_job", "ready"]
 
 OFTEN = 20  # messages a second; eyes do not follow more
 PATIENCE = 5.0  # seconds that an important message waits for a listener
@@ -49,7 +49,7 @@ def converse(connection: Connection, limits: Limits, work: bytes) -> None:
         connection.send_bytes(answer)
 
 
-def talk(connection: Connection, limits: Limits, work: bytes) -> None:
+def do_job(connection: Connection, limits: Limits, work: bytes) -> None:
     """Do a long work that tells how far it is; send what it gives."""
     wish = _Wish()
     _prepare(limits, wish.orphaned)

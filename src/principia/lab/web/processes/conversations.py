@@ -23,7 +23,7 @@ from principia.lab.web.processes.failures import (
 )
 from principia.lab.web.processes.limits import NEXT
 
-__all__ = ["Conversation", "Talk"]
+__all__ = ["Conversation", "Job"]
 
 MOST_ASKING = 8  # who may wait for the answers of one child
 log = logging.getLogger("principia.web")
@@ -126,7 +126,7 @@ def _answer(frame: bytes) -> dict[str, Any]:
 
 
 @final
-class Talk:
+class Job:
     """A child that works for long and tells how far it is."""
 
     def __init__(self, child: Child, heard: Callable[[dict[str, Any]], None]) -> None:

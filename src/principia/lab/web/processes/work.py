@@ -66,7 +66,8 @@ def do_run(tell: "Tell", runs_dir: str, name: str) -> dict[str, Any]:
         runs_dir: Folder of the run folders.
         name: Name of the run.
     """
-    from principia.lab.runs.folders import execute, find_run
+    from principia.lab.runs.execution import execute
+    from principia.lab.runs.folders import find_run
 
     @contextmanager
     def watch(total: int, what: str) -> "Iterator[Advance]":

@@ -17,12 +17,12 @@ from typing import Any, final
 from principia.lab.params import Failure, UsageError
 from principia.lab.web.processes import child_main
 from principia.lab.web.processes.children import Child, packed
-from principia.lab.web.processes.conversations import Conversation, Talk
+from principia.lab.web.processes.conversations import Conversation, Job
 from principia.lab.web.processes.failures import Busy, Crashed, Superseded, result_of
 from principia.lab.web.processes.limits import Limits
 
 __all__ = [
-    "Busy", "Conversation", "Crashed", "Limits", "Superseded", "Talk", "Workers",
+    "Busy", "Conversation", "Crashed", "Job", "Limits", "Superseded", "Workers",
 ]
 
 MOST_WAITING = 8  # jobs of one session
@@ -31,7 +31,7 @@ log = logging.getLogger("principia.web")
 
 
 @dataclass(eq=False)
-class _Job:
+class _Queued:
     session: str
     topic: str
     work: bytes
@@ -61,9 +61,9 @@ class Workers:
     def __init__(self, *, slots: int, waiting: int, limits: Limits) -> None:
         self._slots, self._waiting, self._limits = slots, waiting, limits
         self._starter = ThreadPoolExecutor(1, thread_name_prefix="principia-starter")
-        self._queue: list[_Job] = []
-        self._running: dict[str, _Job] = {}  # by session, which has one at a time
-        self._living: set[Conversation | Talk] = set()
+        self._queue: list[_Queued] = []
+        self._running: dict[str, _Queued] = {}  # by session, which has one at a time
+        self._living: set[Conversation | Job] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._closed = False
 
@@ -99,16 +99,16 @@ class Workers:
         """
         self._need_open()
         answer = asyncio.get_running_loop().create_future()
-        job = _Job(session, topic, packed(function, args), answer)
-        self._admit(job)
+        queued = _Queued(session, topic, packed(function, args), answer)
+        self._admit(queued)
         self._start_what_can()
         try:
             return await answer
         finally:  # also if nobody waits any more
-            if job in self._queue:
-                self._queue.remove(job)
-            if job.child is not None:
-                job.child.kill()
+            if queued in self._queue:
+                self._queue.remove(queued)
+            if queued.child is not None:
+                queued.child.kill()
 
     async def converse(
         self, function: Callable[..., Any], *args: Any, limits: Limits
@@ -123,7 +123,7 @@ class Workers:
     async def listen(
         self, function: Callable[..., Any], *args: Any, limits: Limits,
         heard: Callable[[dict[str, Any]], None],
-    ) -> Talk:
+    ) -> Job:
         """Start a child that tells: `function(tell, *args)` calls `tell({...})` as it goes on.
 
         Args:
@@ -133,19 +133,19 @@ class Workers:
             heard: Called in the event loop with each message.
         """
         self._need_open()
-        child = Child(self._starter, child_main.talk, limits, packed(function, args))
-        talk = Talk(child, heard)
-        await self._begin(talk, child)
-        return talk
+        child = Child(self._starter, child_main.do_job, limits, packed(function, args))
+        job = Job(child, heard)
+        await self._begin(job, child)
+        return job
 
     async def close(self, grace: float = 5.0) -> None:
-        """End everything: jobs and conversations at once, talks after they saved what they did."""
+        """End everything at once, but long jobs after they saved what they did."""
         self._closed = True
-        for job in (*self._queue, *self._running.values()):
-            job.drop(Failure(CLOSING))
+        for queued in (*self._queue, *self._running.values()):
+            queued.drop(Failure(CLOSING))
         self._queue.clear()
         for one in self._living:
-            one.stop(grace) if isinstance(one, Talk) else one.close()
+            one.stop(grace) if isinstance(one, Job) else one.close()
         while self._tasks:
             await asyncio.wait(self._tasks)
         self._starter.shutdown()
@@ -154,7 +154,7 @@ class Workers:
         if self._closed:
             raise Failure(CLOSING)
 
-    def _admit(self, job: _Job) -> None:
+    def _admit(self, queued: _Queued) -> None:
         """Queue a job: in the place of an older one on its topic, or at the end if there is room.
 
         What takes the place of another job is never refused: there is no more to do than before.
@@ -162,47 +162,48 @@ class Workers:
         replaced = [
             one
             for one in (*self._queue, *self._running.values())
-            if (one.session, one.topic) == (job.session, job.topic) and not one.answer.done()
+            if (one.session, one.topic) == (queued.session, queued.topic) and not one.answer.done()
         ]
-        if not replaced and not self._can_start(job):
+        if not replaced and not self._can_start(queued):
             if len(self._queue) >= self._waiting:
                 raise Busy("The lab is busy: many jobs wait. Try again in a moment.")
-            if sum(one.session == job.session for one in self._queue) >= MOST_WAITING:
+            if sum(one.session == queued.session for one in self._queue) >= MOST_WAITING:
                 raise Busy("The lab is busy: many jobs of yours wait. Try again in a moment.")
         for one in replaced:
             one.drop(Superseded("A newer request has taken the place of this one."))
         waiting = [one for one in replaced if one in self._queue]
         if waiting:
-            self._queue[self._queue.index(waiting[0])] = job
+            self._queue[self._queue.index(waiting[0])] = queued
         else:
-            self._queue.append(job)
+            self._queue.append(queued)
 
-    def _can_start(self, job: _Job) -> bool:
-        return len(self._running) < self._slots and job.session not in self._running
+    def _can_start(self, queued: _Queued) -> bool:
+        return len(self._running) < self._slots and queued.session not in self._running
 
     def _start_what_can(self) -> None:
-        for job in tuple(self._queue):
-            if self._can_start(job) and not job.answer.done():
-                self._queue.remove(job)
-                self._running[job.session] = job
-                job.child = Child(self._starter, child_main.answer_once, self._limits, job.work)
-                self._keep(self._finish(job, job.child))
+        for queued in tuple(self._queue):
+            if self._can_start(queued) and not queued.answer.done():
+                self._queue.remove(queued)
+                self._running[queued.session] = queued
+                entry = child_main.answer_once
+                queued.child = Child(self._starter, entry, self._limits, queued.work)
+                self._keep(self._finish(queued, queued.child))
 
-    async def _finish(self, job: _Job, child: Child) -> None:
+    async def _finish(self, queued: _Queued, child: Child) -> None:
         """Wait for the answer, hand it over, and let the next one in when the process has gone."""
         frame = await child.receive()
-        if frame is not None and not job.answer.done():
+        if frame is not None and not queued.answer.done():
             try:
-                job.answer.set_result(result_of(frame))
+                queued.answer.set_result(result_of(frame))
             except (Failure, UsageError) as error:
-                job.answer.set_exception(error)
+                queued.answer.set_exception(error)
         failure = await child.end()
-        if not job.answer.done():
-            job.answer.set_exception(failure)
-        del self._running[job.session]
+        if not queued.answer.done():
+            queued.answer.set_exception(failure)
+        del self._running[queued.session]
         self._start_what_can()
 
-    async def _begin(self, one: Conversation | Talk, child: Child) -> None:
+    async def _begin(self, one: Conversation | Job, child: Child) -> None:
         self._living.add(one)
         self._keep(one.keep()).add_done_callback(lambda task: self._living.discard(one))
         try:

@@ -9,11 +9,11 @@ from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Header, HTTPException, Query, Request
 from fastapi.responses import StreamingResponse
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BaseModel
 
+from principia.lab.web.gate.answers import PROBLEMS, Missing
 from principia.lab.web.runs import run_store
-from principia.lab.web.gate.answers import Missing, PROBLEMS
-from principia.lab.web.runs.running import Runs, Wanted
+from principia.lab.web.runs.running import RunRequest, Runs
 
 __all__ = ["Runs", "router"]
 
@@ -23,26 +23,8 @@ Status = Literal[
     "waiting", "running", "stopping", "reached", "missed", "interrupted", "unfinished", "failed",
     "unreadable",
 ]
-Text = Annotated[str, Field(max_length=1000)]
-Seed = Annotated[
-    int,
-    Field(ge=0, le=2**32 - 1),
-    # in JSON, 3.0 is the integer 3
-    BeforeValidator(lambda one: int(one) if type(one) is float and one.is_integer() else one),
-]
 # up to 12: more curves in one figure cannot be told apart
 Several = Annotated[str, Query(pattern="^[^,]+(,[^,]+){0,11}$", max_length=600)]
-
-
-class Asked(BaseModel):
-    """An experiment, its budget and seed, and the knobs that differ; texts as after --set."""
-
-    model_config = ConfigDict(extra="forbid", strict=True)
-
-    key: Annotated[str, Field(max_length=200)]
-    budget: Literal["quick", "full"] = "quick"
-    seed: Seed = 0
-    knobs: Annotated[dict[Text, Text], Field(max_length=100)] = {}
 
 
 class Begun(BaseModel):
@@ -148,9 +130,8 @@ def listed(request: Request) -> Any:
 
 
 @router.post("", response_model=Begun, status_code=202)
-async def start(request: Request, asked: Asked) -> Any:
+async def start(request: Request, wanted: RunRequest) -> Any:
     """Start an experiment; one of a session runs at a time."""
-    wanted = Wanted(asked.key, asked.budget, asked.seed, asked.knobs)
     return {"name": await _runs(request).start(request.state.session, wanted)}
 
 

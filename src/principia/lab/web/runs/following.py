@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar, final
 
-from principia.lab.runs.experiments import FIGURES, METRICS
+from principia.lab.runs.folders import RunFolder
 
 __all__ = ["Event", "Seen", "Tail", "curves_of", "figure_paths", "follow", "thinned"]
 
@@ -116,9 +116,9 @@ def _plain(value: Any) -> Any:
     return value if isinstance(value, (int, float, str)) else None
 
 
-def curves_of(path: Path) -> dict[str, list[dict[str, Any]]]:
+def curves_of(folder: RunFolder) -> dict[str, list[dict[str, Any]]]:
     """Read the numbers of each training of a run folder, also while it is written."""
-    tail, more = Tail(path / METRICS), True
+    tail, more = Tail(folder.metrics_file), True
     found: dict[str, list[dict[str, Any]]] = {}
     while more:
         _, rows, more = tail.read()
@@ -139,10 +139,10 @@ def thinned(rows: Sequence[Item], most: int = MOST_ROWS) -> list[Item]:
     return [rows[place * (len(rows) - 1) // (most - 1)] for place in range(most)]
 
 
-def figure_paths(path: Path) -> dict[str, Path]:
+def figure_paths(folder: RunFolder) -> dict[str, Path]:
     """Find the figures of a run folder by name, oldest first."""
     try:
-        found = [(one.stat().st_mtime_ns, one.stem, one) for one in (path / FIGURES).glob("*.json")]
+        found = [(one.stat().st_mtime_ns, one.stem, one) for one in folder.figure_files()]
     except OSError:
         return {}
     return {name: one for _, name, one in sorted(found) if not name.startswith(".")}
@@ -158,16 +158,16 @@ class Seen(NamedTuple):
 
 
 async def follow(
-    path: Path, look: Callable[[], Awaitable[Seen]], mark: str
+    folder: RunFolder, look: Callable[[], Awaitable[Seen]], mark: str
 ) -> AsyncGenerator[Event, None]:
     """Tell what happens in a run folder until the run is over.
 
     Args:
-        path: The run folder.
+        folder: The run folder.
         look: Asks how the run stands.
         mark: The id of the last event that the listener got, or nothing.
     """
-    tail, state = Tail.at(path / METRICS, mark), {}
+    tail, state = Tail.at(folder.metrics_file, mark), {}
     drawn: dict[str, int] = {}
     said, told = 0, time.monotonic()
     while True:
@@ -193,7 +193,7 @@ async def follow(
                 yield event
                 told = time.monotonic()
             news = []
-        stamps = await asyncio.to_thread(_stamps, path)
+        stamps = await asyncio.to_thread(_stamps, folder)
         for name, stamp in stamps.items():
             if drawn.get(name) != stamp:
                 yield Event("figure", {"name": name})
@@ -208,9 +208,9 @@ async def follow(
         await asyncio.sleep(LOOKS)
 
 
-def _stamps(path: Path) -> dict[str, int]:
+def _stamps(folder: RunFolder) -> dict[str, int]:
     stamps = {}
-    for name, one in figure_paths(path).items():
+    for name, one in figure_paths(folder).items():
         try:
             stamps[name] = one.stat().st_mtime_ns
         except OSError:  # it has just been replaced: the next look finds it

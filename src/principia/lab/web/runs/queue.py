@@ -11,13 +11,13 @@ from typing import Any, final
 
 from principia.lab.params import Failure, UsageError
 from principia.lab.runs.folders import RunFolder, discard_if_empty
-from principia.lab.web.runs import run_store
 from principia.lab.web.gate.answers import Conflict
+from principia.lab.web.processes.workers import Busy, Job, Limits, Workers
+from principia.lab.web.runs import run_store
 from principia.lab.web.runs.eta import Eta
 from principia.lab.web.runs.worker import attempt
-from principia.lab.web.processes.workers import Busy, Limits, Talk, Workers
 
-__all__ = ["AT_ONCE", "Bench", "Job"]
+__all__ = ["AT_ONCE", "QueuedRun", "RunQueue"]
 
 AT_ONCE = 2  # experiments; they share the machine with measurements and playgrounds
 WAITING = 8  # who comes later would wait for hours
@@ -32,16 +32,16 @@ log = logging.getLogger("principia.web")
 
 @final
 @dataclass(eq=False)
-class Job:
+class QueuedRun:
     """A run of this server: waiting, at work, or over with its last words."""
 
     session: str
     folder: RunFolder
     resumed: bool = False
-    talk: Talk | None = None
+    job: Job | None = None
     begun: bool = False
     stopping: bool = False
-    pace: Eta = field(default_factory=Eta)
+    eta: Eta = field(default_factory=Eta)
     said: deque[str] = field(default_factory=lambda: deque(maxlen=LINES))
     lines: int = 0
     problem: str = ""
@@ -54,7 +54,7 @@ class Job:
 
     def hear(self, message: dict[str, Any]) -> None:
         """Take what the worker tells."""
-        self.pace.hear(message.get("progress"))
+        self.eta.hear(message.get("progress"))
         if isinstance(text := message.get("say"), str):
             self.said.append(text[:1000])
             self.lines += 1
@@ -62,12 +62,12 @@ class Job:
     def stop(self, grace: float) -> None:
         """Ask it to save and stop."""
         self.stopping = True
-        if self.talk is not None:  # else as soon as there is one
-            self.talk.stop(grace)
+        if self.job is not None:  # else as soon as there is one
+            self.job.stop(grace)
 
 
 @final
-class Bench:
+class RunQueue:
     """Works on runs.
 
     Args:
@@ -76,111 +76,112 @@ class Bench:
 
     def __init__(self, workers: Workers) -> None:
         self._workers = workers
-        self._jobs: dict[str, Job] = {}
-        self._waiting: deque[Job] = deque()
-        self._past: OrderedDict[str, Job] = OrderedDict()
+        self._active: dict[str, QueuedRun] = {}
+        self._waiting: deque[QueuedRun] = deque()
+        self._past: OrderedDict[str, QueuedRun] = OrderedDict()
         self._tasks: set[asyncio.Task[None]] = set()
         # to look at a resting run takes the lock of its folder for a moment; if a worker came just
         # then, it would find the folder locked
         self._looking = threading.Lock()
         self.closed = False
 
-    def job(self, name: str) -> Job | None:
+    def queued(self, name: str) -> QueuedRun | None:
         """Give the run of this name, if it waits or runs here."""
-        return self._jobs.get(name)
+        return self._active.get(name)
 
-    def last_words(self, name: str) -> Job | None:
+    def last_words(self, name: str) -> QueuedRun | None:
         """Give the run of this name, also if it is over."""
-        return self._jobs.get(name) or self._past.get(name)
+        return self._active.get(name) or self._past.get(name)
 
-    def place(self, job: Job) -> int:
+    def place(self, queued: QueuedRun) -> int:
         """Tell the place of a run in the queue."""
-        return self._waiting.index(job) + 1 if job in self._waiting else 1
+        return self._waiting.index(queued) + 1 if queued in self._waiting else 1
 
     def status(self, folder: RunFolder) -> str:
         """Tell how a run stands, whoever runs it."""
         with self._looking:
-            job = self._jobs.get(folder.name)
-            return job.status if job else run_store.resting_status(folder)
+            queued = self._active.get(folder.name)
+            return queued.status if queued else run_store.resting_status(folder)
 
     def need_place(self, session: str) -> None:
         """Refuse a session that has a run already, and everybody when too many wait."""
         if self.closed:
             raise Failure("The lab is closing. Start it again.")
-        for name, job in self._jobs.items():
-            if job.session == session:
+        for name, queued in self._active.items():
+            if queued.session == session:
                 raise Conflict(
-                    f"run: {name} of yours is {job.status} already. Cancel it, or wait for its end."
+                    f"run: {name} of yours is {queued.status} already. Cancel it, or wait for its "
+                    "end."
                 )
         if len(self._waiting) >= WAITING:
             raise Busy(
                 f"The lab is busy: {AT_ONCE} experiments run and {WAITING} wait. Try again later."
             )
 
-    def admit(self, job: Job) -> None:
+    def admit(self, queued: QueuedRun) -> None:
         """Begin a run, or let it wait for its turn."""
         with self._looking:
-            self._jobs[job.folder.name] = job
-        self._past.pop(job.folder.name, None)
-        self._waiting.append(job)
+            self._active[queued.folder.name] = queued
+        self._past.pop(queued.folder.name, None)
+        self._waiting.append(queued)
         self._fill()
 
-    def cancel(self, job: Job) -> None:
+    def cancel(self, queued: QueuedRun) -> None:
         """Stop a run after its present step, or take it out of the queue."""
-        if job.begun:
-            job.stop(GRACE)
+        if queued.begun:
+            queued.stop(GRACE)
         else:
-            self._waiting.remove(job)
-            self._bury(job)
+            self._waiting.remove(queued)
+            self._bury(queued)
 
     async def close(self) -> None:
         """Ask all to stop, wait a little, and end those that do not."""
         self.closed = True
-        for job in tuple(self._waiting):
-            self.cancel(job)
-        for job in tuple(self._jobs.values()):
-            job.stop(CLOSING)
+        for queued in tuple(self._waiting):
+            self.cancel(queued)
+        for queued in tuple(self._active.values()):
+            queued.stop(CLOSING)
         if self._tasks:
             await asyncio.wait(self._tasks)
 
     def _fill(self) -> None:
         """Begin what waits, as far as there is room."""
-        while self._waiting and sum(one.begun for one in self._jobs.values()) < AT_ONCE:
-            job = self._waiting.popleft()
-            job.begun = True
-            task = asyncio.create_task(self._work(job))
+        while self._waiting and sum(one.begun for one in self._active.values()) < AT_ONCE:
+            queued = self._waiting.popleft()
+            queued.begun = True
+            task = asyncio.create_task(self._work(queued))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
 
-    async def _work(self, job: Job) -> None:
+    async def _work(self, queued: QueuedRun) -> None:
         """Stay with a run until its process has gone."""
         refused = ""
         try:
             # the kernel adds up the time of all threads
-            limits = Limits(MEMORY, SECONDS * job.folder.asked.threads, SECONDS)
-            path = str(job.folder.path)
-            job.talk = await self._workers.listen(attempt, path, limits=limits, heard=job.hear)
-            if job.stopping:
-                job.talk.stop(CLOSING if self.closed else GRACE)
-            how, found = await job.talk.ended
+            limits = Limits(MEMORY, SECONDS * queued.folder.config.threads, SECONDS)
+            path = str(queued.folder.path)
+            queued.job = await self._workers.listen(attempt, path, limits=limits, heard=queued.hear)
+            if queued.stopping:
+                queued.job.stop(CLOSING if self.closed else GRACE)
+            how, found = await queued.job.ended
             refused = str(found["refused"]) if how == "ended" else ""
-            job.problem = refused or (found if how == "failed" else "")
+            queued.problem = refused or (found if how == "failed" else "")
         except (Failure, UsageError) as error:
-            job.problem = str(error)
+            queued.problem = str(error)
         except Exception:
-            log.exception("the run %s was lost", job.folder.name)
-            job.problem = "The run was lost; the log of the server has the reason."
-        if refused and not job.resumed:
-            job.discarded = await asyncio.to_thread(_discard, job.folder)
-        self._bury(job)
+            log.exception("the run %s was lost", queued.folder.name)
+            queued.problem = "The run was lost; the log of the server has the reason."
+        if refused and not queued.resumed:
+            queued.discarded = await asyncio.to_thread(_discard, queued.folder)
+        self._bury(queued)
         self._fill()
 
-    def _bury(self, job: Job) -> None:
+    def _bury(self, queued: QueuedRun) -> None:
         """Keep the last words of a run, and let its folder tell the rest."""
-        job.talk = None
-        self._past[job.folder.name] = job
+        queued.job = None
+        self._past[queued.folder.name] = queued
         with self._looking:
-            self._jobs.pop(job.folder.name, None)
+            self._active.pop(queued.folder.name, None)
         while len(self._past) > REMEMBERED:
             self._past.popitem(last=False)
 

@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from principia.lab.course import catalog
-from principia.lab.params import Failure, UsageError
-from principia.lab.runs.experiments import Experiment, METRICS
 from principia.lab.figures import curves
-from principia.lab.runs.folders import Asked, CONFIG, RunFolder
+from principia.lab.params import Failure, UsageError
+from principia.lab.runs.experiments import Experiment
+from principia.lab.runs.folders import RunConfig, RunFolder, names_of_runs
 from principia.lab.web.pages.content import text_of
 from principia.lab.web.runs.following import curves_of, figure_paths
 
@@ -33,9 +33,10 @@ def folders(runs_dir: Path) -> list[RunFolder]:
     """List the runs of a folder, newest first; broken ones last."""
     found = []
     with contextlib.suppress(OSError):  # all of them have just been removed
-        for path in runs_dir.glob(f"[!.]*/{CONFIG}"):
+        for name in names_of_runs(runs_dir):
             with contextlib.suppress(OSError):  # this one has
-                found.append(_opened(path.parent, path.stat().st_mtime_ns))
+                file = RunFolder(runs_dir / name).config_file
+                found.append(_opened(runs_dir / name, file.stat().st_mtime_ns))
     return sorted(found, key=_age, reverse=True)
 
 
@@ -47,7 +48,7 @@ def _opened(path: Path, written: int) -> RunFolder:
 
 def _age(folder: RunFolder) -> tuple[str, int, str]:
     try:
-        began = str(folder.config.get("began"))
+        began = str(folder.record.get("began"))
     except _BROKEN:
         began = ""
     number = folder.name.rpartition("-")[2]
@@ -65,28 +66,28 @@ def resting_status(folder: RunFolder) -> str:
 def facts(folder: RunFolder) -> dict[str, Any]:
     """Tell what a run was asked and what came out."""
     try:
-        asked, config = folder.asked, folder.config
+        config, record = folder.config, folder.record
         return {
-            "key": str(asked.key), "page": str(asked.page), "experiment": str(asked.experiment),
-            "data": Path(asked.data.source).name if asked.data else "",
-            "budget": str(asked.budget), "seed": int(asked.seed), "device": str(asked.device),
-            "threads": int(asked.threads),
-            "knobs": {str(name): text_of(value) for name, value in asked.knobs.items()},
-            "began": str(config["began"]), "command": str(config["command"]), "broken": "",
+            "key": str(config.key), "page": str(config.page), "experiment": str(config.experiment),
+            "data": Path(config.data.source).name if config.data else "",
+            "budget": str(config.budget), "seed": int(config.seed), "device": str(config.device),
+            "threads": int(config.threads),
+            "knobs": {str(name): text_of(value) for name, value in config.knobs.items()},
+            "began": str(record["began"]), "command": str(record["command"]), "broken": "",
         }
     except _BROKEN as error:
         return {
             "key": "", "page": "", "experiment": "", "data": "", "budget": "", "seed": 0,
             "device": "", "threads": 1, "knobs": {}, "began": "", "command": "",
             "broken": str(error) if isinstance(error, UsageError)
-            else f"run: {CONFIG} of {folder.name} does not have its form.",
+            else f"run: {folder.config_file.name} of {folder.name} does not have its form.",
         }
 
 
-def experiment_of(asked: Asked) -> Experiment | None:
+def experiment_of(config: RunConfig) -> Experiment | None:
     """Find the experiment of a run, if this course still has it."""
     try:
-        return catalog.page(asked.page).experiments().get(asked.experiment)
+        return catalog.page(config.page).experiments().get(config.experiment)
     except _BROKEN:
         return None
 
@@ -94,8 +95,8 @@ def experiment_of(asked: Asked) -> Experiment | None:
 def numbers(folder: RunFolder) -> list[dict[str, Any]]:
     """List the numbers of a run beside their goals; before its end, the goals alone."""
     try:
-        experiment, result = experiment_of(folder.asked), folder.result
-        ranges = experiment.goals(folder.asked.budget) if experiment else {}
+        experiment, result = experiment_of(folder.config), folder.result
+        ranges = experiment.goals(folder.config.budget) if experiment else {}
         if result is None:
             goals: Mapping[str, str] = {name: one.goal for name, one in ranges.items()}
             metrics: Mapping[str, Any] = {}
@@ -120,7 +121,7 @@ def _number(value: Any) -> float | str | None:
 
 def figure(folder: RunFolder, name: str) -> dict[str, Any] | None:
     """Read a figure by its name; None if there is none."""
-    path = figure_paths(folder.path).get(name)
+    path = figure_paths(folder).get(name)
     if path is None:
         return None
     try:
@@ -134,7 +135,7 @@ def figure(folder: RunFolder, name: str) -> dict[str, Any] | None:
 
 def curves_figure(named: Sequence[tuple[str, RunFolder]]) -> dict[str, Any] | None:
     """Draw the learning curves of runs in one figure, each under its name; None without any."""
-    return _curves(tuple((name, one.path, _stamp(one.path / METRICS)) for name, one in named))
+    return _curves(tuple((name, one.path, _stamp(one.metrics_file)) for name, one in named))
 
 
 def _stamp(path: Path) -> tuple[int, int]:
@@ -152,7 +153,7 @@ def _curves(
     trainings = {
         " ".join(filter(None, (name, training))): rows
         for name, path, _ in stamped
-        for training, rows in curves_of(path).items()
+        for training, rows in curves_of(RunFolder(path)).items()
     }
     try:
         drawn = curves(trainings)
@@ -194,7 +195,7 @@ def _settings(folder: RunFolder) -> dict[str, str]:
     found = facts(folder)
     if found["broken"]:
         return {}
-    experiment = experiment_of(folder.asked)
+    experiment = experiment_of(folder.config)
     defaults = experiment.knobs.values() if experiment else ()
     chosen = ("data", "budget", "seed", "threads", "device")
     return {

@@ -4,30 +4,38 @@ from __future__ import annotations
 
 import asyncio
 import shlex
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, final
+from typing import Annotated, Any, Literal, final
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from principia.lab.course import catalog
 from principia.lab.environment import cores
-from principia.lab.params import UsageError, shown, suggestion, usage_error
-from principia.lab.runs.experiments import Experiment
-from principia.lab.runs.folders import Asked, REPORT, RunFolder, create
+from principia.lab.params import UsageError, shown
+from principia.lab.runs.execution import create
+from principia.lab.runs.folders import RunConfig, RunFolder
 from principia.lab.training.factories import settings_with_callbacks
-from principia.lab.web.runs import run_store
 from principia.lab.web.gate.answers import Conflict, Missing
-from principia.lab.web.runs.queue import Bench, Job
 from principia.lab.web.pages.content import text_of
-from principia.lab.web.runs.following import Event, Seen, curves_of, figure_paths, follow
 from principia.lab.web.processes.workers import Busy, Workers
+from principia.lab.web.runs import run_store
+from principia.lab.web.runs.following import Event, Seen, curves_of, figure_paths, follow
+from principia.lab.web.runs.queue import QueuedRun, RunQueue
 
-__all__ = ["Runs", "Wanted"]
+__all__ = ["Runs", "RunRequest"]
 
 LISTENERS = 50  # each looks into a folder four times a second
 ELSEWHERE = 2.0  # seconds between two looks at a run that another process has
 ACTIVE = ("waiting", "running", "stopping")
+Text = Annotated[str, Field(max_length=1000)]
+Seed = Annotated[
+    int,
+    Field(ge=0, le=2**32 - 1),
+    # in JSON, 3.0 is the integer 3
+    BeforeValidator(lambda one: int(one) if type(one) is float and one.is_integer() else one),
+]
 _NOT_AGAIN = {
     "reached": "has ended already. Open its report.",
     "missed": "has ended already. Open its report.",
@@ -38,15 +46,15 @@ _NOT_AGAIN = {
 }
 
 
-@final
-@dataclass(frozen=True)
-class Wanted:
-    """What a client asks for: an experiment, its budget and seed, and knobs as texts."""
+class RunRequest(BaseModel):
+    """An experiment, its budget and seed, and the knobs that differ; texts as after --set."""
 
-    key: str
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    key: Annotated[str, Field(max_length=200)]
     budget: Literal["quick", "full"] = "quick"
-    seed: int = 0
-    knobs: Mapping[str, str] = field(default_factory=dict)
+    seed: Seed = 0
+    knobs: Annotated[dict[Text, Text], Field(max_length=100)] = {}
 
 
 class _Closed(Exception):
@@ -70,19 +78,19 @@ class Runs:
             raise UsageError(f"run: folder {shown(data_dir)} does not exist. Name the data folder.")
         self.runs_dir = runs_dir.resolve()
         self._data_dir = str(Path(data_dir).resolve()) if data_dir else None
-        self._bench = Bench(workers)
+        self._queue = RunQueue(workers)
         self.listeners = 0  # who follow a run now
         self._turn = asyncio.Lock()  # of whoever starts: two at once would both find a free place
 
     # What a client can do
 
-    async def start(self, session: str, wanted: Wanted) -> str:
+    async def start(self, session: str, request: RunRequest) -> str:
         """Begin a new run, or let it wait for its turn; give its name."""
         async with self._turn:
-            asked, command = await asyncio.to_thread(self._asked, wanted)
-            self._bench.need_place(session)
-            folder = await asyncio.to_thread(create, self.runs_dir, asked, command)
-            self._bench.admit(Job(session, folder))
+            config, command = await asyncio.to_thread(self._config, request)
+            self._queue.need_place(session)
+            folder = await asyncio.to_thread(create, self.runs_dir, config, command)
+            self._queue.admit(QueuedRun(session, folder))
             return folder.name
 
     async def resume(self, session: str, name: str) -> str:
@@ -92,24 +100,24 @@ class Runs:
             if not state["resumable"]:
                 unusable = "cannot be resumed: its folder cannot be read or written."
                 raise Conflict(f"run: {name} {_NOT_AGAIN.get(state['status'], unusable)}")
-            self._bench.need_place(session)
-            job = Job(session, folder, resumed=True)
-            self._bench.admit(job)
-            return job.status
+            self._queue.need_place(session)
+            queued = QueuedRun(session, folder, resumed=True)
+            self._queue.admit(queued)
+            return queued.status
 
     async def cancel(self, name: str) -> str:
         """Stop a run after its present step, or take it out of the queue; give its new status."""
-        job = self._bench.job(name)
-        if job is None:
+        queued = self._queue.queued(name)
+        if queued is None:
             _, state = await asyncio.to_thread(self._found, name)
             why = f"cannot be stopped here. {state['note']}" if state["note"] else "does not run."
             raise Conflict(f"run: {name} {why}")
-        self._bench.cancel(job)
-        return job.status if job.begun else "interrupted"
+        self._queue.cancel(queued)
+        return queued.status if queued.begun else "interrupted"
 
     async def close(self) -> None:
         """Ask all to stop, wait a little, and end those that do not."""
-        await self._bench.close()
+        await self._queue.close()
 
     # What a client can see
 
@@ -119,9 +127,11 @@ class Runs:
 
     def of_page(self, key: str) -> list[dict[str, Any]]:
         """List the newest runs of a page's experiments."""
-        own = [one for one in run_store.folders(self.runs_dir) if run_store.facts(one)["page"] == key]
+        own = [one for one in run_store.folders(self.runs_dir) if run_store.facts(
+            one
+        )["page"] == key]
         return [
-            {"name": one.name, "key": one.asked.key, "status": self._state(one)["status"]}
+            {"name": one.name, "key": one.config.key, "status": self._state(one)["status"]}
             for one in own[:20]
         ]
 
@@ -131,8 +141,8 @@ class Runs:
         return {
             **self._summary(folder),
             "said": self._words(name)[0],
-            "curves": curves_of(folder.path),
-            "figures": list(figure_paths(folder.path)),
+            "curves": curves_of(folder),
+            "figures": list(figure_paths(folder)),
         }
 
     def folder(self, name: str) -> RunFolder:
@@ -140,7 +150,7 @@ class Runs:
         for one in run_store.folders(self.runs_dir):
             if one.name == name:
                 return one
-        past = self._bench.last_words(name)
+        past = self._queue.last_words(name)
         if past is not None and past.discarded:
             return past.folder
         raise Missing(f"There is no run {shown(name)}. Look for it in the list of runs.")
@@ -165,9 +175,9 @@ class Runs:
 
         async def look() -> Seen:
             nonlocal rested
-            if self._bench.closed:
+            if self._queue.closed:
                 raise _Closed
-            if self._bench.job(folder.name):
+            if self._queue.queued(folder.name):
                 rested = None
                 return Seen(self._state(folder), *self._words(folder.name))
             now = asyncio.get_running_loop().time()
@@ -178,7 +188,7 @@ class Runs:
             return rested[1]
 
         try:
-            async with aclosing(follow(folder.path, look, mark)) as events:
+            async with aclosing(follow(folder, look, mark)) as events:
                 async for event in events:
                     yield event
         except _Closed:
@@ -193,64 +203,52 @@ class Runs:
     def _summary(self, folder: RunFolder) -> dict[str, Any]:
         known = {name: one for name, one in run_store.facts(folder).items() if name != "broken"}
         return {
-            "name": folder.name, **known, "numbers": run_store.numbers(folder), **self._state(folder)
+            "name": folder.name, **known, "numbers": run_store.numbers(folder),
+            **self._state(folder)
         }
 
     def _state(self, folder: RunFolder) -> dict[str, Any]:
         """Tell how a run stands: all that changes while it runs."""
-        job, told = self._bench.job(folder.name), self._bench.last_words(folder.name)
+        queued, told = self._queue.queued(folder.name), self._queue.last_words(folder.name)
         broken = run_store.facts(folder)["broken"]
-        status = run_store.UNREADABLE if broken else self._bench.status(folder)
+        status = run_store.UNREADABLE if broken else self._queue.status(folder)
         if told is not None and told.discarded:
             status = "failed"
-        place = self._bench.place(job) if job and status == "waiting" else None
+        place = self._queue.place(queued) if queued and status == "waiting" else None
         note = f"It waits for its turn: place {place} in the queue." if place else ""
-        if job is None and status == "running":
+        if queued is None and status == "running":
             note = "It was started elsewhere, for example on the command line: stop it there."
         return {
             "status": status, "place": place, "note": note,
-            "progress": job.pace.to_json() if job else None,
+            "progress": queued.eta.to_json() if queued else None,
             "problem": (told.problem if told else "") or broken,
-            "cancellable": job is not None and not job.stopping,
+            "cancellable": queued is not None and not queued.stopping,
             "resumable": status == "interrupted",
-            "report": (folder.path / REPORT).is_file(),
+            "report": folder.report_file.is_file(),
         }
 
     def _words(self, name: str) -> tuple[list[str], int]:
         """Give what a run said, and how many lines were before that."""
-        told = self._bench.last_words(name)
+        told = self._queue.last_words(name)
         return (list(told.said), told.lines - len(told.said)) if told else ([], 0)
 
-    def _asked(self, wanted: Wanted) -> tuple[Asked, str]:
-        """Check what is wanted as the command line does, and write it as a command."""
+    def _config(self, request: RunRequest) -> tuple[RunConfig, str]:
+        """Check what is requested as the command line does, and write it as a command."""
         try:
-            experiment = _experiment(wanted.key)
+            experiment = catalog.experiment(request.key, "run")
         except UsageError as error:
             raise Missing(str(error)) from None
-        texts = {knob.strip(): text.strip() for knob, text in wanted.knobs.items()}
+        texts = {knob.strip(): text.strip() for knob, text in request.knobs.items()}
         knobs = settings_with_callbacks(experiment.key, experiment.knobs, texts)
-        threads = cores() if wanted.budget == "full" else 1
-        asked = Asked(
-            experiment.page, experiment.name, wanted.budget, wanted.seed, knobs,
+        threads = cores() if request.budget == "full" else 1
+        config = RunConfig(
+            experiment.page, experiment.name, request.budget, request.seed, knobs,
             data_dir=self._data_dir, threads=threads,
         )
-        words = ["principia", "run", experiment.key, "--budget", wanted.budget]
-        words += ["--seed", str(wanted.seed)]
+        words = ["principia", "run", experiment.key, "--budget", request.budget]
+        words += ["--seed", str(request.seed)]
         for knob, value in knobs.items():
             words += ["--set", f"{knob}={text_of(value)}"]
         if self._data_dir:
             words += ["--data-dir", self._data_dir]
-        return asked, shlex.join(words)
-
-
-def _experiment(key: str) -> Experiment:
-    """Find an experiment; a page alone means its first."""
-    place, _, name = key.partition(":")
-    page = catalog.page(place, "run")
-    names = page.experiment_names
-    if not names:
-        raise UsageError(f"run: {page.key} has no experiment. See principia ls.")
-    if name and name not in names:
-        known = suggestion(name, names)
-        raise usage_error("run", "KEY", f"an experiment of {page.key}", name, known)
-    return page.experiments()[name or names[0]]
+        return config, shlex.join(words)

@@ -8,9 +8,8 @@ from urllib.parse import quote, urlencode
 from fastapi import APIRouter, Request
 from fastapi.responses import FileResponse, HTMLResponse, Response
 
-from principia.lab.params import UsageError
 from principia.lab.course.formula import prose_to_unicode
-from principia.lab.runs.folders import REPORT
+from principia.lab.params import UsageError
 from principia.lab.web.gate.answers import Missing
 from principia.lab.web.pages.content import ExperimentView, PageView, page_view
 from principia.lab.web.pages.rendering import Place, render
@@ -48,7 +47,7 @@ def run(request: Request, name: str) -> str:
 @router.get("/runs/{name}/report")
 def report(request: Request, name: str) -> Response:
     """Give the report of a run, which the run has written itself."""
-    path = _runs(request).folder(name).path / REPORT
+    path = _runs(request).folder(name).report_file
     if not path.is_file():
         raise Missing("This run has no report yet. It is written when the run ends.")
     return FileResponse(path, media_type="text/html; charset=utf-8", headers=ALONE)

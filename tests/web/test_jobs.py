@@ -13,14 +13,14 @@ from web.stories import LIMITS, alive, listen, pid_in, until, use
 
 def test_a_talk_thins_what_it_tells_and_keeps_what_matters():
     async def story(workers):
-        talk, heard = await listen(workers, jobs.count_up, 400, False, 0.001)
-        kind, result = await talk.ended
+        job, heard = await listen(workers, jobs.count_up, 400, False, 0.001)
+        kind, result = await job.ended
         assert kind == "ended"
         assert 2 <= len(heard) <= 20 * result["seconds"] + 2
         numbers = [one["number"] for one in heard]
         assert numbers == sorted(numbers)
-        talk, heard = await listen(workers, jobs.count_up, 500, True, 0)
-        assert (await talk.ended)[0] == "ended"
+        job, heard = await listen(workers, jobs.count_up, 500, True, 0)
+        assert (await job.ended)[0] == "ended"
         assert [one["number"] for one in heard] == list(range(500))
         await until(lambda: not alive(result["pid"]))
 
@@ -29,10 +29,10 @@ def test_a_talk_thins_what_it_tells_and_keeps_what_matters():
 
 def test_a_listener_who_does_not_listen_does_not_hold_the_work():
     async def story(workers):
-        talk, heard = await listen(workers, jobs.tell_much, 1.0, 300_000)
+        job, heard = await listen(workers, jobs.tell_much, 1.0, 300_000)
         await until(lambda: heard)
         time.sleep(1.5)  # the whole server hangs
-        kind, longest = await talk.ended
+        kind, longest = await job.ended
         assert kind == "ended"
         assert longest < 1
         assert all(one == {"much": "x" * 300_000} for one in heard)
@@ -45,11 +45,11 @@ def test_what_cannot_be_heard_does_not_end_the_work(caplog):
         def stumble(message):
             raise ZeroDivisionError
 
-        talk, heard = await listen(workers, jobs.tell_rubbish)
-        assert await talk.ended == ("ended", "done")
+        job, heard = await listen(workers, jobs.tell_rubbish)
+        assert await job.ended == ("ended", "done")
         assert heard == [{"fine": True}]
-        talk = await workers.listen(jobs.count_up, 3, True, 0, limits=LIMITS, heard=stumble)
-        assert (await talk.ended)[0] == "ended"
+        job = await workers.listen(jobs.count_up, 3, True, 0, limits=LIMITS, heard=stumble)
+        assert (await job.ended)[0] == "ended"
 
     use(story)
     assert "ZeroDivisionError" in caplog.text
@@ -65,12 +65,12 @@ def test_what_cannot_be_heard_does_not_end_the_work(caplog):
 )
 def test_a_talk_that_fails_says_why(function, arguments, limits, sentence):
     async def story(workers):
-        talk, _ = await listen(workers, function, *arguments, limits=limits)
-        kind, why = await talk.ended
+        job, _ = await listen(workers, function, *arguments, limits=limits)
+        kind, why = await job.ended
         assert kind == "failed"
         assert sentence in why
-        talk.stop()  # which is too late, and harmless
-        assert not talk.alive
+        job.stop()  # which is too late, and harmless
+        assert not job.alive
 
     use(story)
 
@@ -78,15 +78,15 @@ def test_a_talk_that_fails_says_why(function, arguments, limits, sentence):
 def test_a_talk_that_is_asked_to_stop_may_finish_its_step(tmp_path):
     async def story(workers):
         mark = tmp_path / "mark"
-        talk, _ = await listen(workers, jobs.work_until_stopped, mark, True)
+        job, _ = await listen(workers, jobs.work_until_stopped, mark, True)
         await pid_in(mark)
         with contextlib.suppress(asyncio.TimeoutError):
-            await asyncio.wait_for(talk.ended, 0.05)  # who stops waiting ends nothing
-        assert talk.alive
-        talk.stop(grace=20)
+            await asyncio.wait_for(job.ended, 0.05)  # who stops waiting ends nothing
+        assert job.alive
+        job.stop(grace=20)
         await asyncio.sleep(0.05)
-        talk.stop(grace=10)  # which does not ask again: the second time means at once
-        assert await talk.ended == ("stopped", "")
+        job.stop(grace=10)  # which does not ask again: the second time means at once
+        assert await job.ended == ("stopped", "")
         assert mark.read_text() == "saved"
 
     use(story)
@@ -94,11 +94,11 @@ def test_a_talk_that_is_asked_to_stop_may_finish_its_step(tmp_path):
 
 def test_a_talk_that_does_not_want_to_stop_is_killed_after_its_grace(tmp_path):
     async def story(workers):
-        talk, _ = await listen(workers, jobs.work_until_stopped, tmp_path / "pid", False)
+        job, _ = await listen(workers, jobs.work_until_stopped, tmp_path / "pid", False)
         pid = await pid_in(tmp_path / "pid")
         begun = time.monotonic()
-        talk.stop(grace=0.6)
-        assert await talk.ended == ("stopped", "")
+        job.stop(grace=0.6)
+        assert await job.ended == ("stopped", "")
         assert 0.5 < time.monotonic() - begun < 5
         assert not alive(pid)
 

@@ -1,0 +1,1 @@
+"""Runs: the queue of experiments, what is on disk, and who follows them."""
