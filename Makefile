@@ -9,7 +9,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c const
 TORCH := $(shell sed -n 's/^\(torch==[^ ;]*\).*/\1/p' constraints.txt)
 JOBS ?= auto
 
-.PHONY: help install run serve test lint bench site clean
+.PHONY: help install run serve test lint stubs bench site clean
 
 help:
 	@echo "make run      set up, then take the tour (writes principia-tour.html)"
@@ -17,6 +17,7 @@ help:
 	@echo "make test     set up, then run the whole test suite"
 	@echo "make install  set up alone: .venv with the command principia"
 	@echo "make lint     style, types and import contracts"
+	@echo "make stubs    types of every chapter's components, after a page was added"
 	@echo "make bench    races against specialist libraries, as ratios"
 	@echo "make site     the whole course, measured and drawn, as static HTML in site/"
 
@@ -35,6 +36,9 @@ lint: $(VENV)/.dev
 	$(BIN)/ruff check src tests benchmarks docs
 	$(BIN)/pyright
 	$(BIN)/lint-imports
+
+stubs: $(VENV)/.core
+	$(BIN)/python -m principia.lab.course.stubs
 
 bench: $(VENV)/.dev
 	$(BIN)/principia bench

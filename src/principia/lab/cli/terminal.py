@@ -10,8 +10,8 @@ from pathlib import Path
 from principia.lab.progress import progress
 
 __all__ = [
-    "command_name", "counted", "debug", "debugging", "fancy", "progress", "record", "say", "shorten",
-    "table",
+    "command_name", "counted", "debug", "debugging", "fancy", "progress", "record", "say",
+    "shorten", "table",
 ]
 
 DEBUG = "PRINCIPIA_DEBUG"

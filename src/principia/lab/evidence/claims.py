@@ -158,7 +158,7 @@ class Claim:
         return {name: knob.default for name, knob in self.knobs.items()}
 
     def chosen(self, knobs: Mapping[str, Any]) -> dict[str, Any]:
-        """Give the value of every knob where some are turned; texts are parsed, bad ones refused."""
+        """Give the value of every knob where some are turned; bad ones are refused."""
         return {**self.defaults(), **settings(self.key, self.knobs, knobs)}
 
     def measure(self, seed: int = 0, /, **knobs: Any) -> Evidence:
