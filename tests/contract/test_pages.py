@@ -79,16 +79,6 @@ def test_file_has_the_order_of_the_house(page):
     assert page.claim_names, "a page states something"
     imported = [one.name for node in body if isinstance(node, ast.Import) for one in node.names]
     assert "random" not in imported, "everything random comes from the seed"
-    components = set(page.exports)
-    last_component, first_claim = 0, len(body)
-    for place, node in enumerate(body):
-        if isinstance(node, ast.FunctionDef | ast.ClassDef) and node.name in components:
-            last_component = max(last_component, place)
-        elif isinstance(node, ast.FunctionDef) and any(
-            isinstance(one, ast.Call) for one in node.decorator_list  # @claim(...)
-        ):
-            first_claim = min(first_claim, place)
-    assert last_component < first_claim, "components come before the claims about them"
 
 
 @every_component

@@ -7,7 +7,7 @@ import pytest
 
 from principia.lab.course import catalog
 from principia.lab.course.catalog import page
-from principia.lab.evidence import checking
+from principia.lab.evidence import checking, kept
 from principia.lab.params import Failure, UsageError
 from principia.lab.storage import need_writable, write_text
 
@@ -39,15 +39,15 @@ def test_paths_that_cannot_be_written_are_refused_before_the_work(tmp_path):
 def test_evidence_is_remembered(monkeypatch, tmp_path):
     monkeypatch.setenv("PRINCIPIA_CACHE", str(tmp_path))
     one = page("connectionism/perceptron")
-    assert checking.last_finding(one.key, "bound_is_attained") is None
+    assert kept.last_finding(one.key, "bound_is_attained") is None
     finding = one.claim("bound_is_attained").check([0])
-    checking.remember(finding)
-    found = checking.last_finding(one.key, "bound_is_attained")
+    kept.remember(finding)
+    found = kept.last_finding(one.key, "bound_is_attained")
     assert found["passed"]
     assert found["measures"][0]["measured"] == 1
     stored = tmp_path / "evidence/connectionism/perceptron/bound_is_attained.json"
     stored.write_text("{ torn")
-    assert checking.last_finding(one.key, "bound_is_attained") is None
+    assert kept.last_finding(one.key, "bound_is_attained") is None
 
 
 def announced(folder, monkeypatch, name, claims):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from principia.lab.evidence.checking import last_finding
+from principia.lab.evidence.kept import last_finding
 from principia.lab.params import UsageError
 from principia.lab.runs.folders import RunFolder
 from principia.lab.web.processes import work

@@ -42,7 +42,7 @@ def show(key: str) -> None:
     Args:
         key: Key of a page, such as connectionism/hopfield.
     """
-    from principia.lab.evidence.checking import last_finding
+    from principia.lab.evidence.kept import last_finding
     from principia.lab.training.factories import callback_factories
 
     page = catalog.page(key, "show")

@@ -17,7 +17,8 @@ from principia.lab.cli.terminal import (
 )
 from principia.lab.course import catalog
 from principia.lab.course.formula import prose_to_unicode
-from principia.lab.evidence.checking import Selection, check_all, remember, to_json
+from principia.lab.evidence.checking import Selection, check_all, to_json
+from principia.lab.evidence.kept import remember
 from principia.lab.params import Jobs, SeedNumber, Seeds, UsageError, usage_error
 from principia.lab.storage import need_writable, write_text
 

@@ -7,7 +7,8 @@ from pathlib import Path
 from principia.lab.cli.terminal import command_name, counted, progress, say, shorten, table
 from principia.lab.course import catalog
 from principia.lab.course.formula import prose_to_unicode
-from principia.lab.evidence.checking import check_all, remember
+from principia.lab.evidence.checking import check_all
+from principia.lab.evidence.kept import remember
 from principia.lab.params import Jobs, Seeds
 from principia.lab.storage import need_writable, write_text
 

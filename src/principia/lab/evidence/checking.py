@@ -19,12 +19,11 @@ from principia.lab.course import catalog
 from principia.lab.course.catalog import Page
 from principia.lab.environment import cores, environment, use_threads
 from principia.lab.params import Failure
-from principia.lab.storage import cache_folder, write_text
 
 if TYPE_CHECKING:
     from principia.lab.evidence.claims import Finding, Observation
 
-__all__ = ["check_all", "last_finding", "remember", "to_json"]
+__all__ = ["check_all", "to_json"]
 
 Selection = Sequence[tuple[Page, str]]
 Pair = tuple["Observation", "Observation"]
@@ -72,23 +71,6 @@ def to_json(findings: Sequence[Finding]) -> str:
         "environment": environment(),
     }
     return json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False)
-
-
-def remember(finding: Finding) -> None:
-    """Keep a finding as the last evidence of its claim, in the user's cache folder."""
-    folder = cache_folder() / "evidence" / finding.page
-    folder.mkdir(parents=True, exist_ok=True)
-    write_text(folder / f"{finding.claim}.json", to_json([finding]))
-
-
-def last_finding(page: str, claim: str) -> dict[str, Any] | None:
-    """Read the last evidence of a claim; None if there is none, or none that can be read."""
-    path = cache_folder() / "evidence" / page / f"{claim}.json"
-    try:
-        document = json.loads(path.read_text(encoding="utf-8"))
-        return {**document["claims"][0], "environment": document["environment"]}
-    except (OSError, ValueError, LookupError, TypeError):
-        return None
 
 
 Task = tuple[str, str, int, dict[str, Any]]

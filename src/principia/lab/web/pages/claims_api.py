@@ -10,9 +10,9 @@ from fastapi import APIRouter, Path, Request
 from pydantic import BaseModel, ConfigDict, Field
 
 from principia.lab.course import catalog
+from principia.lab.evidence.kept import fresh_finding
 from principia.lab.params import UsageError, settings
 from principia.lab.web.gate.answers import PROBLEMS, Missing, until_gone
-from principia.lab.web.pages.remembered import remembered
 from principia.lab.web.processes import work
 
 __all__ = ["router"]
@@ -82,7 +82,7 @@ class Seeded(BaseModel):
 async def check(request: Request, chapter: Name, page: Name, claim: Name, seeded: Seeded) -> Any:
     """Check a claim as it stands: its measure must hold, and its control must be refuted."""
     where, one = _find(chapter, page, claim)
-    finding = remembered(where, claim) if seeded.seed == 0 else None
+    finding = fresh_finding(where, claim) if seeded.seed == 0 else None
     if finding is not None:
         return {
             "finding": finding.to_json(),

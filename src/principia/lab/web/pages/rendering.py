@@ -16,9 +16,9 @@ import principia
 from principia.lab.course import catalog
 from principia.lab.course.formula import prose_to_html
 from principia.lab.evidence.claims import Finding
+from principia.lab.evidence.kept import fresh_finding
 from principia.lab.runs import ledger
 from principia.lab.web.pages.content import page_view, page_views
-from principia.lab.web.pages.remembered import remembered
 from principia.lab.web.processes.work import shown
 
 __all__ = [
@@ -64,7 +64,7 @@ Findings = Mapping[str, Finding]  # by the keys of claims
 def evidence_now() -> Findings:
     """Give what was measured before on this machine and still stands."""
     found = {
-        f"{page.key}:{name}": remembered(page, name)
+        f"{page.key}:{name}": fresh_finding(page, name)
         for chapter in catalog.chapters()
         for page in chapter.pages
         for name in page.claim_names

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from principia.lab.course import catalog
-from principia.lab.evidence.checking import remember
+from principia.lab.evidence.kept import remember
 from principia.lab.params import Knob, SeedNumber, domain_of, usage_error
 from principia.lab.web.processes.failures import lacks_memory
 
