@@ -36,8 +36,8 @@ KEY = "connectionism/cover"
         ("wide = gaps > tol", "wide = gaps > 0", "general_position_needed"),
         ("side * reach * unit", "4 * side * reach * unit", "counting"),
         ("values[:, -1].min()", "values[:, 0].min()", "general_position_needed"),
-        ("maxiter=30 * s)[1] > 1e-8", "maxiter=30 * s)[1] < 1e-8", "capacity_in_practice"),
-        ("p * math.log(2 * p)", "p * math.log(p)", "fraction_rate"),
+        ("return X / np.where(", "return abs(X) / np.where(", "capacity_in_practice"),
+        ("logpmf(tail, s - 1, 0.5)", "logpmf(tail, s - 1, 0.4)", "fraction_rate"),
     ],
 )
 def test_claims_catch_planted_bugs(old, new, claim):

@@ -15,7 +15,7 @@ from principia.connectionism import (
     generalized_delta,
     layer_transfer,
 )
-from principia.connectionism.delta_rule import ACTIVATIONS
+from principia.connectionism.neuron import ACTIVATIONS
 from principia.lab.course.catalog import page
 from principia.lab.data.digits import digits
 from principia.lab.params import UsageError
@@ -30,8 +30,8 @@ KEY = "connectionism/delta_rule"
          "delta_is_gradient"),
         ("(y - phi.value(z)) * phi.slope(z)", "y - phi.value(z)", "saturation"),
         ("rate = lr / len(x)", "rate = lr", "delta_is_gradient"),
-        ("z.cosh() ** -2", "z.cosh() ** -1", "update_along_inputs"),
-        ("2 * (z >= 0).to(z) - 1", "2 * (z > 0).to(z) - 1", "layer_transfer"),
+        ("phi.slope(z), x, lr)", "phi.slope(-z.exp()), x, lr)", "update_along_inputs"),
+        ("phi)(F.linear(x, W, b))", "phi)(F.linear(x, W))", "layer_transfer"),
         ("delta = signal @ W", "delta = delta @ W", "generalized_delta_sign"),
         ("inputs.pop(), -lr)", "inputs.pop(), lr)", "generalized_delta_sign"),
         ("self.phi(self.hidden(x))", "self.hidden(x)", "hidden_layer_solves_xor"),
@@ -41,6 +41,19 @@ KEY = "connectionism/delta_rule"
 )
 def test_claims_catch_planted_bugs(old, new, claim):
     assert_caught(KEY, old, new, claim)
+
+
+@pytest.mark.parametrize(
+    ("name", "part", "wrong", "claim"),
+    [
+        ("tanh", "slope", lambda z: z.cosh() ** -1, "update_along_inputs"),
+        ("sign", "value", lambda z: 2 * (z > 0).to(z) - 1, "layer_transfer"),
+    ],
+)
+def test_claims_catch_bugs_in_the_table_of_activations(monkeypatch, name, part, wrong, claim):
+    assert page(KEY).claim(claim).check([0]).passed
+    monkeypatch.setitem(ACTIVATIONS, name, ACTIVATIONS[name]._replace(**{part: wrong}))
+    assert not page(KEY).claim(claim).check([0]).passed
 
 
 def test_linear_classifier_with_the_safe_rate_is_a_scikit_learn_citizen():

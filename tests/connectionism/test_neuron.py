@@ -38,6 +38,7 @@ KEY = "connectionism/neuron"
         ("2 * known - 1, known.sum(-1)", "2 * known - 1, known.sum(-1) - 1", "two_layers_suffice"),
         ("torch.ones(1, n), n + 1)", "torch.ones(1, n), n)", "two_layers_suffice"),
         ("after, -slope)", "after, slope)", "pdp_frame"),
+        ("2 * (z >= 0).to(z) - 1", "(z >= 0).to(z)", "pdp_frame"),
         ("self.output(states), after", "self.output(after), after", "pdp_frame"),
         ("self.activation(before, self.prop", "self.activation(self.units, self.prop", "pdp_frame"),
     ],

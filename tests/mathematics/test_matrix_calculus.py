@@ -10,8 +10,7 @@ from principia.lab.course.catalog import page
 from principia.lab.course.formula import to_unicode
 from principia.lab.params import UsageError
 from principia.mathematics import contract, in_subdifferential, jacobian, tensor_chain
-from principia.mathematics.claims.matrix_calculus import RULES
-from principia.mathematics.matrix_calculus import Rule, subgradient_method
+from principia.mathematics.matrix_calculus import RULES, Rule, subgradient_method
 
 KEY = "mathematics/matrix_calculus"
 

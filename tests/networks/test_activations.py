@@ -50,7 +50,7 @@ NUMPY = {
         ("(z.abs() < 1).to(z)", "(z < 1).to(z)", "hardtanh"),
         ("kinks={0.0: (-1.0, 1.0)}", "kinks={0.0: (0.0, 1.0)}", "kinks"),
         ("1.0: (0.0, 1.0)}\n    )", "1.0: (0.0, 2.0)}\n    )", "kinks"),
-        ("return logit(y)", "return logit(1 - y)", "derivatives"),
+        ("y.log() - (-y).log1p()", "(-y).log1p() - y.log()", "derivatives"),
         ("W, b = 2 * W, b - W.sum(dim=1)", "W, b = 2 * W, b + W.sum(dim=1)", "network_conversion"),
         ("W, b = 2 * W, 2 * b", "W, b = 2 * W, b", "network_conversion"),
         ('mlp.sizes, activation="sigmoid"', 'mlp.sizes, activation="tanh"', "network_conversion"),

@@ -165,14 +165,14 @@ def test_whatever_happens_to_the_file_the_listener_ends_with_its_rows(tmp_path_f
 
 @given(done=st.integers(0, 10_000), speed=st.floats(1.0, 1000.0))
 def test_the_time_left_is_right_at_constant_speed_also_after_a_jump_to_where_it_was(done, speed):
-    pace, total = Eta(), 200_000
-    pace.hear({"what": "relu", "done": 0, "total": total}, 100.0)
-    pace.hear({"what": "relu resumed", "done": done, "total": total}, 100.01)
+    eta, total = Eta(), 200_000
+    eta.hear({"what": "relu", "done": 0, "total": total}, 100.0)
+    eta.hear({"what": "relu resumed", "done": done, "total": total}, 100.01)
     for tick in range(1, 60):
         made = done + int(speed * tick / 4)
-        pace.hear({"what": "relu 5 samples/s", "done": made, "total": total}, 100.01 + tick / 4)
-    left = (total - pace.done) / speed
-    assert pace.seconds_left == pytest.approx(left, rel=0.1)
+        eta.hear({"what": "relu 5 samples/s", "done": made, "total": total}, 100.01 + tick / 4)
+    left = (total - eta.done) / speed
+    assert eta.seconds_left == pytest.approx(left, rel=0.1)
 
 
 @pytest.mark.parametrize(
@@ -181,6 +181,6 @@ def test_the_time_left_is_right_at_constant_speed_also_after_a_jump_to_where_it_
      {"what": "a", "done": 1, "total": 0}, {"what": "a", "done": "1", "total": 2}],
 )
 def test_what_is_no_progress_is_not_heard(plain):
-    pace = Eta()
-    pace.hear(plain)
-    assert pace.to_json() is None
+    eta = Eta()
+    eta.hear(plain)
+    assert eta.to_json() is None

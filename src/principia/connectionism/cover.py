@@ -155,12 +155,6 @@ def dichotomies(
     return np.concatenate([-signs[::-1], signs])
 
 
-def unit_rows(X: Array) -> Array:
-    """Scale rows to length 1; a row of zeros stays."""
-    lengths = np.linalg.norm(X, axis=-1, keepdims=True)
-    return X / np.where(lengths > 0, lengths, 1.0)
-
-
 def _points(owner: str, X: Any, bias: bool) -> Array:
     """Take points as float64, with a last coordinate 1 for the bias."""
     X = np.asarray(X, dtype=np.float64)
@@ -199,38 +193,6 @@ def _sectors(unit: Array, tol: float) -> Array:
     gaps = np.diff(angles, append=angles[0] + np.pi)
     middles = (angles + gaps / 2)[gaps > tol]
     return np.stack([-np.sin(middles), np.cos(middles)], axis=1)
-
-
-def _grown(normals: Array, codes: Array, tol: float) -> Array:
-    """Add hyperplanes one by one to those of the first independent normals, which are shattered."""
-    rank = normals.shape[1]
-    corners = labelings(rank)[::2]
-    inside = solve_triangular(normals[:rank], corners.T, lower=True).T
-    keys = (corners > 0) @ codes[:rank]
-    for k in range(rank, len(normals)):
-        x, known = normals[k], normals[:k]
-        plane = np.linalg.qr(x[:, None], mode="complete")[0][:, 1:]  # orthonormal basis of x.w = 0
-        split = _cells(known @ plane, codes, tol) @ plane.T
-        scores = split @ known.T
-        split_keys = (scores > 0) @ codes[:k]
-        whole = ~np.isin(keys, split_keys)
-        if whole.sum() != len(inside) - len(split):  # every split cell is one of those known
-            raise _unresolved(tol)
-        with np.errstate(divide="ignore"):  # half way to the nearest hyperplane, both ways
-            reach = (np.abs(scores) / np.abs(known @ x)).min(axis=1, initial=2.0, keepdims=True)
-        inside = np.concatenate([inside[whole], split + reach / 2 * x, split - reach / 2 * x])
-        keys = np.concatenate([keys[whole], split_keys, split_keys]) + codes[k] * (inside @ x > 0)
-    return inside
-
-
-def labelings(s: int) -> Array:
-    """List all labelings (2^s, s); the even rows begin with +1."""
-    return 1.0 - 2.0 * ((np.arange(2**s)[:, None] >> np.arange(s)) & 1)
-
-
-def _unresolved(tol: float) -> Exception:
-    got = "points that are nearly dependent"
-    return usage_error("dichotomies", "X", f"resolved by tol={tol:g}", got, "Try another tol.")
 
 
 def _wedges(normals: Array, codes: Array, tol: float) -> Array:
@@ -277,6 +239,44 @@ def _wedges(normals: Array, codes: Array, tol: float) -> Array:
         side = np.where(found[start : start + rows] % 2, 0.5, -0.5)[:, None]
         inside.append(point + side * reach * unit[normal])
     return np.concatenate(inside)
+
+
+def _grown(normals: Array, codes: Array, tol: float) -> Array:
+    """Add hyperplanes one by one to those of the first independent normals, which are shattered."""
+    rank = normals.shape[1]
+    corners = labelings(rank)[::2]
+    inside = solve_triangular(normals[:rank], corners.T, lower=True).T
+    keys = (corners > 0) @ codes[:rank]
+    for k in range(rank, len(normals)):
+        x, known = normals[k], normals[:k]
+        plane = np.linalg.qr(x[:, None], mode="complete")[0][:, 1:]  # orthonormal basis of x.w = 0
+        split = _cells(known @ plane, codes, tol) @ plane.T
+        scores = split @ known.T
+        split_keys = (scores > 0) @ codes[:k]
+        whole = ~np.isin(keys, split_keys)
+        if whole.sum() != len(inside) - len(split):  # every split cell is one of those known
+            raise _unresolved(tol)
+        with np.errstate(divide="ignore"):  # half way to the nearest hyperplane, both ways
+            reach = (np.abs(scores) / np.abs(known @ x)).min(axis=1, initial=2.0, keepdims=True)
+        inside = np.concatenate([inside[whole], split + reach / 2 * x, split - reach / 2 * x])
+        keys = np.concatenate([keys[whole], split_keys, split_keys]) + codes[k] * (inside @ x > 0)
+    return inside
+
+
+def _unresolved(tol: float) -> Exception:
+    got = "points that are nearly dependent"
+    return usage_error("dichotomies", "X", f"resolved by tol={tol:g}", got, "Try another tol.")
+
+
+def unit_rows(X: Array) -> Array:
+    """Scale rows to length 1; a row of zeros stays."""
+    lengths = np.linalg.norm(X, axis=-1, keepdims=True)
+    return X / np.where(lengths > 0, lengths, 1.0)
+
+
+def labelings(s: int) -> Array:
+    """List all labelings (2^s, s); the even rows begin with +1."""
+    return 1.0 - 2.0 * ((np.arange(2**s)[:, None] >> np.arange(s)) & 1)
 
 
 @final

@@ -19,7 +19,7 @@ $$ \sigma' = \sigma(1-\sigma), \quad \tanh' = 1-\tanh^2, \quad \mathrm{softplus}
 Symbols:
     $W, b$: weights (m, n) and biases (m,) of a layer
     $x, y$: inputs (B, n) and targets (B, m)
-    $\varphi, \varphi'$: activation `phi` and its derivative, `ACTIVATIONS[phi]`
+    $\varphi, \varphi'$: activation `phi` and derivative, `ACTIVATIONS[phi]` of page `neuron`
     $\delta$: residual of a unit; in the deep rule the loss's derivative by its output
     $\eta$: learning rate, `lr`
     $\ell$: half the squared error, averaged over the batch
@@ -37,11 +37,9 @@ __all__ = [
     "layer_transfer",
 ]
 
-import functools
-import math
 import warnings
 from collections.abc import Callable, Sequence
-from typing import Any, Literal, NamedTuple, final, get_args
+from typing import Any, Literal, final, get_args
 
 import numpy as np
 import torch
@@ -52,6 +50,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from principia.connectionism.neuron import ACTIVATIONS, Activation
 from principia.lab.params import PositiveFloat, PositiveInt, check_params, checked, usage_error
 from principia.lab.training.estimators import class_codes
 
@@ -59,28 +58,6 @@ Array = np.ndarray
 Layer = tuple[Tensor, Tensor | None, Any]  # weights (m, n), biases (m,) or none, name of phi
 Smooth = Literal["identity", "sigmoid", "tanh", "relu", "softplus"]
 Name = Literal["identity", "sigmoid", "tanh", "relu", "softplus", "sign"]
-
-EXACT = 40  # where torch takes softplus for the identity: e^-40 is below rounding
-
-
-class Activation(NamedTuple):
-    """A function of the field of a unit, its derivative (none: nothing to learn by), its range."""
-
-    value: Callable[[Tensor], Tensor]
-    slope: Any = None
-    low: float = -math.inf
-    high: float = math.inf
-
-
-ACTIVATIONS = {
-    "identity": Activation(lambda z: z, torch.ones_like),
-    "sigmoid": Activation(torch.sigmoid, lambda z: z.sigmoid() * (-z).sigmoid(), 0, 1),
-    "tanh": Activation(torch.tanh, lambda z: z.cosh() ** -2, -1, 1),
-    "relu": Activation(torch.relu, lambda z: z.sign().clamp(min=0), low=0),
-    "softplus": Activation(functools.partial(F.softplus, threshold=EXACT), torch.sigmoid, low=0),
-    "sign": Activation(lambda z: 2 * (z >= 0).to(z) - 1, low=-1, high=1),  # 0 counts as +1
-}
-
 
 def layer_transfer(
     W: Float[Tensor, "m n"], b: Float[Tensor, " m"] | None, x: Float[Tensor, "... n"],

@@ -5,7 +5,8 @@ threshold. (In 1943 one inhibitory input vetoed the firing; here it counts -1.) 
 AND, OR, NOT and majority, but only $n2^n+2$ functions in all; with any weights it still computes no
 XOR, for no line separates opposite corners of a square. Two layers compute every function. Its
 heirs, from the perceptron to the Hopfield network, share a frame of seven parts (parallel
-distributed processing) and differ in how they fill it in.
+distributed processing) and differ in how they fill it in: most of all in the function of the net
+input that stands in the place of the step.
 
 $$ f(x) = \mathbf 1\{\sigma\cdot x\ge\theta\}, \quad x\in\{0,1\}^n, \quad \sigma\in\{-1,1\}^n $$
 
@@ -17,7 +18,7 @@ Symbols:
     $a, a'$: states of the units before and after a step; the first is `units`
     $g, o$: `output` function, and what the units send
     $W$: `connectivity`, entry $ij$ from unit $j$ to unit $i$; `propagation` computes $Wo$
-    $F, L$: `activation` function and `learning` rule
+    $F, L$: `activation` function, of the net input alone in `ACTIVATIONS`, and `learning` rule
     $\ell, \delta$: loss of the `environment`, and the teaching signal that follows from it
 
 References:
@@ -35,10 +36,12 @@ __all__ = [
     "mcculloch_pitts_functions", "two_layer_from_table", "PDPNetwork",
 ]
 
+import functools
 import itertools
+import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from typing import Annotated, final
+from typing import Annotated, Any, NamedTuple, final
 
 import torch
 from jaxtyping import Float, Int, Shaped
@@ -49,6 +52,7 @@ from principia.lab.params import Bits, PositiveInt, Range, Signs, checked, usage
 
 Table = tuple[int, ...]
 Batch = tuple[Tensor, Tensor]
+EXACT = 40  # where torch takes softplus for the identity: e^-40 is below rounding
 LARGEST_WEIGHT = (0, 1, 1, 2, 3, 5)  # by n: integers up to it give all threshold functions
 
 
@@ -205,11 +209,6 @@ def threshold_functions(n: Annotated[int, Range(1, 5)]) -> frozenset[Table]:
     return _as_set(codes.unique(), n)
 
 
-def decode(codes: Tensor, n: int) -> Tensor:
-    """Turn integers back into tables (F, 2^n); entry k is bit k."""
-    return (codes[:, None] >> torch.arange(2**n)) & 1
-
-
 def _codes(weights: Tensor) -> Tensor:
     """Give the tables of weights (V, n) with every threshold, each as one integer, once."""
     sums = weights @ corners(weights.shape[1]).T  # (V, 2^n)
@@ -220,6 +219,11 @@ def _codes(weights: Tensor) -> Tensor:
 
 def _as_set(codes: Tensor, n: int) -> frozenset[Table]:
     return frozenset(map(tuple, decode(codes, n).tolist()))
+
+
+def decode(codes: Tensor, n: int) -> Tensor:
+    """Turn integers back into tables (F, 2^n); entry k is bit k."""
+    return (codes[:, None] >> torch.arange(2**n)) & 1
 
 
 @checked
@@ -264,6 +268,25 @@ def two_layer_from_table(table: Annotated[Shaped[Tensor, " T"], Bits]) -> nn.Seq
     if not len(known):  # nothing to know: a neuron whose threshold is out of reach
         return nn.Sequential(McCullochPitts(torch.ones(1, n), n + 1), OR(1))
     return nn.Sequential(McCullochPitts(2 * known - 1, known.sum(-1)), OR(len(known)))
+
+
+class Activation(NamedTuple):
+    """A function of the field of a unit, its derivative (none: nothing to learn by), its range."""
+
+    value: Callable[[Tensor], Tensor]
+    slope: Any = None
+    low: float = -math.inf
+    high: float = math.inf
+
+
+ACTIVATIONS = {  # what the heirs of the neuron put in the place of its step
+    "identity": Activation(lambda z: z, torch.ones_like),
+    "sigmoid": Activation(torch.sigmoid, lambda z: z.sigmoid() * (-z).sigmoid(), 0, 1),
+    "tanh": Activation(torch.tanh, lambda z: z.cosh() ** -2, -1, 1),
+    "relu": Activation(torch.relu, lambda z: z.sign().clamp(min=0), low=0),
+    "softplus": Activation(functools.partial(F.softplus, threshold=EXACT), torch.sigmoid, low=0),
+    "sign": Activation(lambda z: 2 * (z >= 0).to(z) - 1, low=-1, high=1),  # 0 counts as +1
+}
 
 
 @final

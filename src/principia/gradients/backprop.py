@@ -212,6 +212,7 @@ class BackpropTrainer:
         >>> losses = [float(trainer.step(x, y)) for _ in range(100)]
         >>> losses[-1] < 0.1 < losses[0]
         True
+        >>> from principia.lab.training import fit
         >>> trained = fit(mlp, (x, y), trainer, trainer.optimizer, epochs=1)
     """
 

@@ -64,8 +64,8 @@ Matrix = Float[Tensor, "_ _"]
 
 @checked
 def deep_linear_gradient(
-    Ws: Sequence[Matrix], Sigma: Matrix, Gamma: Matrix, l: PositiveInt
-) -> Matrix:  # noqa: E741
+    Ws: Sequence[Matrix], Sigma: Matrix, Gamma: Matrix, l: PositiveInt  # noqa: E741
+) -> Matrix:
     r"""Computes the gradient of $\frac12\mathrm E\Vert W^L\cdots W^1x-y\Vert^2$ by one layer.
 
     Args:
@@ -122,6 +122,12 @@ def _need_sizes(Ws: Sequence[Tensor], Sigma: Tensor, Gamma: Tensor) -> None:
         if found.shape != shape:
             hint = "Gamma has an input a row: X.T @ Y / len(X)." if name == "Gamma" else ""
             raise usage_error(owner, name, f"of shape {shape}", tuple(found.shape), hint)
+
+
+def deep_linear_loss(Ws: Sequence[Matrix], X: Matrix, Y: Matrix) -> Float[Tensor, ""]:
+    r"""Give $\frac12\mathrm E\Vert W^L\cdots W^1x-y\Vert^2$ over samples, rows of X and Y."""
+    A = functools.reduce(lambda A, W: W @ A, Ws, torch.eye(X.shape[1]).to(X))
+    return (X @ A.mT - Y).square().sum() / (2 * len(X))
 
 
 @checked

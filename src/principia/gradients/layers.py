@@ -66,7 +66,7 @@ from torch.nn import functional as F
 from principia.lab.draws import randn
 from principia.lab.params import PositiveInt, SeedNumber, checked, knobs_of, usage_error
 from principia.lab.seeds import Seed
-from principia.networks.activations import ACTIVATIONS, Activation
+from principia.networks.activations import ACTIVATIONS, Activation, Table
 
 Shapes = tuple[tuple[PositiveInt, ...], ...]
 CHECKED = 1e-6  # step and tolerance of gradcheck: curvature and rounding both stay far below
@@ -77,12 +77,17 @@ class _Rule(Function):
     """A layer that keeps its operands for the way back, and that torch.func may map over."""
 
     generate_vmap_rule = True
-    backward: Any  # a gradient for each operand, from as many as there are outputs
+    backward: Any  # a gradient for each operand, from that of the output
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-        ctx.save_for_backward(*(one for one in inputs if isinstance(one, Tensor)))
-        ctx.others = [one for one in inputs if not isinstance(one, Tensor)]
+        ctx.save_for_backward(*(given for given in inputs if isinstance(given, Tensor)))
+        ctx.others = [given for given in inputs if not isinstance(given, Tensor)]
+
+
+def _sends(formula: Callable[..., Any]) -> Any:
+    """Make a backward of what a layer sends, given the gradient and the operands that it kept."""
+    return staticmethod(lambda ctx, delta: formula(delta, *ctx.saved_tensors, *ctx.others))
 
 
 @final
@@ -112,18 +117,18 @@ class LinearFn(_Rule):
             raise usage_error("LinearFn", "b", f"of shape ({len(W)},)", tuple(b.shape), hint)
         return x @ W.mT if b is None else x @ W.mT + b
 
-    @staticmethod
-    def backward(ctx: Any, delta: Tensor) -> tuple[Tensor | None, ...]:
-        """Give each factor the other one, times the gradient."""
-        x, W, *b = ctx.saved_tensors
-        return delta @ W, delta.mT @ x, delta.sum(dim=0) if b else None
+    backward = _sends(lambda delta, x, W, b: (  # to each factor the other one, times the gradient
+        delta @ W, delta.mT @ x, None if b is None else delta.sum(dim=0)
+    ))
 
 
 def _need_floats(owner: str, **operands: Tensor | None) -> None:
-    for name, one in operands.items():
-        if one is not None and not one.is_floating_point():
+    for name, operand in operands.items():
+        if operand is not None and not operand.is_floating_point():
             hint = f"Integers have no derivative: convert it with {name}.double()."
-            raise usage_error(owner, name, "a tensor of floating-point numbers", one.dtype, hint)
+            raise usage_error(
+                owner, name, "a tensor of floating-point numbers", operand.dtype, hint
+            )
 
 
 @final
@@ -146,12 +151,7 @@ class ElementwiseFn(_Rule):
             raise usage_error("ElementwiseFn", "f", "an Activation", f, hint)
         return f.module()(z.view_as(z))  # a view: z itself may not be what comes out
 
-    @staticmethod
-    def backward(ctx: Any, delta: Tensor) -> tuple[Tensor, None]:
-        """Multiply by the derivative at the field, not at the output."""
-        (z,) = ctx.saved_tensors
-        (f,) = ctx.others
-        return delta * f.derivative(z), None
+    backward = _sends(lambda delta, z, f: (delta * f.derivative(z), None))  # at z, not at f(z)
 
 
 @final
@@ -171,11 +171,7 @@ class HardtanhFn(_Rule):
         _need_floats("HardtanhFn", z=z)
         return z.clamp(-1, 1)
 
-    @staticmethod
-    def backward(ctx: Any, delta: Tensor) -> Tensor:
-        """Mask the gradient."""
-        (z,) = ctx.saved_tensors
-        return delta * (z.abs() < 1)
+    backward = _sends(lambda delta, z: delta * (z.abs() < 1))
 
 
 @final
@@ -195,11 +191,9 @@ class MaxFn(_Rule):
         _need_floats("MaxFn", z=z)
         return z.amax(dim=-1)
 
-    @staticmethod
-    def backward(ctx: Any, delta: Tensor) -> Tensor:
-        """Send the gradient to one entry, also where several are the largest."""
-        (z,) = ctx.saved_tensors
-        return torch.zeros_like(z).scatter(-1, z.argmax(dim=-1, keepdim=True), delta[..., None])
+    backward = _sends(lambda delta, z: (  # to one entry, also where several are the largest
+        torch.zeros_like(z).scatter(-1, z.argmax(dim=-1, keepdim=True), delta[..., None])
+    ))
 
 
 @final
@@ -225,12 +219,11 @@ class SoftmaxCrossEntropyFn(_Rule):
             raise usage_error("SoftmaxCrossEntropyFn", "y", domain, tuple(y.shape))
         return z.logsumexp(dim=1) - z.gather(1, y[:, None])[:, 0]
 
-    @staticmethod
-    def backward(ctx: Any, delta: Tensor) -> tuple[Tensor, None]:
-        """Subtract 1 from the probability of the true class."""
-        z, y = ctx.saved_tensors  # not the probabilities: saved, they would have no derivative
-        hit = torch.arange(z.shape[1], device=z.device) == y[:, None]
-        return delta[:, None] * (z.softmax(dim=1) - hit.to(z)), None
+    backward = _sends(lambda delta, z, y: (  # of z, for kept probabilities have no derivative
+        delta[:, None] * (
+            z.softmax(dim=1) - (torch.arange(z.shape[1], device=z.device) == y[:, None]).to(z)
+        ), None
+    ))
 
 
 @final
@@ -251,12 +244,9 @@ class SquaredLossFn(_Rule):
         _need_shape("SquaredLossFn", "y", y, outputs.shape)
         return (outputs - y).square().sum(dim=1) / 2
 
-    @staticmethod
-    def backward(ctx: Any, delta: Tensor) -> tuple[Tensor, Tensor]:
-        """Give the difference, and its opposite to the targets."""
-        outputs, y = ctx.saved_tensors
-        gradient = delta[:, None] * (outputs - y)
-        return gradient, -gradient
+    backward = _sends(lambda delta, outputs, y: (
+        delta[:, None] * (outputs - y), delta[:, None] * (y - outputs)
+    ))
 
 
 def _need_shape(owner: str, name: str, operand: Tensor, shape: torch.Size) -> None:
@@ -283,14 +273,8 @@ class ResidualFn(_Rule):
         _need_shape("ResidualFn", "h", h, x.shape)
         return x + h
 
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-        """Keep nothing."""
-
-    @staticmethod
-    def backward(ctx: Any, delta: Tensor) -> tuple[Tensor, Tensor]:
-        """Hand the gradient to both."""
-        return delta, delta
+    setup_context = staticmethod(lambda ctx, inputs, output: None)  # there is nothing to keep
+    backward = staticmethod(lambda ctx, delta: (delta, delta))
 
 
 @final
@@ -323,18 +307,8 @@ class BroadcastAddFn(_Rule):
         """Keep the shape."""
         ctx.shape = inputs[1].shape
 
-    @staticmethod
-    def backward(ctx: Any, delta: Tensor) -> tuple[Tensor, Tensor]:
-        """Sum over the axes that the operand did not have."""
-        axes = _repeated(ctx.shape, delta.shape)
-        summed = delta.sum(dim=axes, keepdim=True) if axes else delta  # no axes means all to torch
-        return delta, summed.reshape(ctx.shape)
-
-
-def _repeated(shape: Sequence[int], whole: Sequence[int]) -> list[int]:
-    """List the axes of the whole along which an operand of a smaller shape is repeated."""
-    lead = len(whole) - len(shape)
-    return [k for k in range(len(whole)) if k < lead or shape[k - lead] != whole[k]]
+    # sum_to_size sums over the axes along which an operand of that shape is repeated
+    backward = staticmethod(lambda ctx, delta: (delta, delta.sum_to_size(ctx.shape)))
 
 
 @final
@@ -367,14 +341,8 @@ class Layer:
             knob.accept("Layer", getattr(self, name))
 
 
-class _Table(dict[str, Layer]):
-    """A table that names all its rows when it is asked for one that it does not have."""
-
-    def __missing__(self, name: Any) -> Layer:
-        raise usage_error("LAYERS", "name", f"one of {', '.join(map(repr, self))}", name)
-
-
-LAYERS: Mapping[str, Layer] = _Table(
+LAYERS: Mapping[str, Layer] = Table(
+    "LAYERS",
     linear=Layer(
         LinearFn.apply, F.linear, "z = Wx + b", "∂L/∂W = δxᵀ, ∂L/∂x = Wᵀδ, ∂L/∂b = δ",
         lambda B, n, m: ((B, n), (m, n), (m,)),
@@ -413,6 +381,16 @@ LAYERS: Mapping[str, Layer] = _Table(
 )
 
 
+def _clear(z: Tensor) -> Tensor:
+    """Move numbers that are too near to -1 or 1."""
+    return torch.where((z.abs() - 1).abs() < CLEAR, z + 2 * CLEAR, z)
+
+
+def _ranks(rng: torch.Generator, *shape: int) -> Tensor:
+    """Draw numbers of which no two of the last axis are near to each other."""
+    return randn(rng, *shape).argsort(dim=-1) + torch.rand(1, generator=rng, dtype=torch.float64)
+
+
 @checked
 def check(layer: Layer, shapes: Shapes, seed: SeedNumber = 0) -> bool:
     r"""Decides whether backward is the derivative of forward, and its own backward that of it.
@@ -440,8 +418,8 @@ def check(layer: Layer, shapes: Shapes, seed: SeedNumber = 0) -> bool:
 
 def drawn_operands(layer: Layer, rng: torch.Generator, shapes: Any) -> tuple[Tensor, ...]:
     """Draw what a layer computes with; floating-point tensors ask for gradients."""
-    drawn = layer.draw(rng, shapes) if layer.draw else [randn(rng, *one) for one in shapes]
-    return tuple(one.requires_grad_() if one.is_floating_point() else one for one in drawn)
+    drawn = layer.draw(rng, shapes) if layer.draw else [randn(rng, *shape) for shape in shapes]
+    return tuple(given.requires_grad_() if given.is_floating_point() else given for given in drawn)
 
 
 @final
@@ -492,13 +470,3 @@ class LayeredClassifier(nn.Module):
         h = layer["residual"](h, layer["hardtanh"](z))
         z = layer["linear"](h, self.W3, self.b3)
         return layer["max"](z.unflatten(1, (-1, self.pieces)))
-
-
-def _clear(z: Tensor) -> Tensor:
-    """Move numbers that are too near to -1 or 1."""
-    return torch.where((z.abs() - 1).abs() < CLEAR, z + 2 * CLEAR, z)
-
-
-def _ranks(rng: torch.Generator, *shape: int) -> Tensor:
-    """Draw numbers of which no two of the last axis are near to each other."""
-    return randn(rng, *shape).argsort(dim=-1) + torch.rand(1, generator=rng, dtype=torch.float64)

@@ -119,31 +119,6 @@ def _stateless(owner: str) -> Iterator[None]:
         raise usage_error(owner, "f", domain, "one that does", STATELESS) from error
 
 
-def count_flops(job: Callable[..., Any], *given: Any) -> tuple[int, Any]:
-    """Count the operations of all matrix products in a job, and give its result."""
-    counter = FlopCounterMode(display=False)
-    counter.mod_tracker = _NoModules()
-    warm_up()
-    with counter:
-        result = job(*given)
-    return counter.get_total_flops(), result
-
-
-class _NoModules(ModuleTracker):
-    """Watches no module: the hooks of the counter's own break in derivatives of derivatives."""
-
-    def __enter__(self) -> "_NoModules":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        pass
-
-
-def plain_jacobian(f: Function, x: Tensor, mode: Mode) -> Tensor:
-    warm_up()
-    return {"forward": jacfwd, "reverse": jacrev}[mode](f)(x.clone())
-
-
 class _Probe(torch.autograd.Function):
     """Hands on a tensor unchanged, and tells how many derivatives go through it at once."""
 
@@ -168,6 +143,31 @@ class _Probe(torch.autograd.Function):
         x, tell = args
         tell(info.batch_size)
         return x.clone(), in_dims[0]
+
+
+def count_flops(job: Callable[..., Any], *given: Any) -> tuple[int, Any]:
+    """Count the operations of all matrix products in a job, and give its result."""
+    counter = FlopCounterMode(display=False)
+    counter.mod_tracker = _NoModules()
+    warm_up()
+    with counter:
+        result = job(*given)
+    return counter.get_total_flops(), result
+
+
+class _NoModules(ModuleTracker):
+    """Watches no module: the hooks of the counter's own break in derivatives of derivatives."""
+
+    def __enter__(self) -> "_NoModules":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+
+def plain_jacobian(f: Function, x: Tensor, mode: Mode) -> Tensor:
+    warm_up()
+    return {"forward": jacfwd, "reverse": jacrev}[mode](f)(x.clone())
 
 
 @checked

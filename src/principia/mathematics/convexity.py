@@ -47,6 +47,7 @@ __all__ = [
     "strong_convexity", "lipschitz", "condition_number", "fixed_point", "lagrange",
 ]
 
+import functools
 import math
 from collections.abc import Callable
 from typing import Annotated
@@ -92,12 +93,12 @@ def chord_violation(
         >>> chord_violation(lambda x: x.square().sum(), x, y, 0.5)
         tensor([-1., -4.])
     """
-    middle, weight = mixed_pairs("chord_violation", x, y, lam)
-    at_x, at_y, inside = (_values("chord_violation", f, one) for one in (x, y, middle))
+    middle, weight = _mixed_pairs("chord_violation", x, y, lam)
+    at_x, at_y, inside = (_values("chord_violation", f, points) for points in (x, y, middle))
     return inside - weight * at_x - (1 - weight) * at_y
 
 
-def mixed_pairs(owner: str, x: Tensor, y: Tensor, lam: Tensor | float) -> tuple[Tensor, Tensor]:
+def _mixed_pairs(owner: str, x: Tensor, y: Tensor, lam: Tensor | float) -> tuple[Tensor, Tensor]:
     """Mix pairs, and give the weights (N,) or (1,) of the first."""
     _need_pairs(owner, x, y)
     weight = torch.as_tensor(lam, dtype=x.dtype, device=x.device).reshape(-1)
@@ -121,24 +122,25 @@ def _need_pairs(owner: str, x: Tensor, y: Tensor, *, apart: bool = False) -> Non
 
 
 def _values(owner: str, f: Function, points: Tensor) -> Tensor:
-    values = _batched(f, points)
+    values = _finite(owner, f, points)
     if values.shape != points.shape[:1]:
         got = f"shape {tuple(values.shape[1:])}"
         raise usage_error(owner, "f", "a function with one number as value", got, "Sum it up.")
-    return _finite(owner, values, points)
+    return values
 
 
-def _batched(f: Function, points: Tensor) -> Tensor:
-    return vmap(f, chunk_size=max(1, CHUNK // points.shape[1]))(points)
-
-
-def _finite(owner: str, values: Tensor, points: Tensor, what: str = "f") -> Tensor:
-    """Refuse values that are not finite, and name the point."""
+def _finite(owner: str, f: Function, points: Tensor, what: str = "f") -> Tensor:
+    """Evaluate f at all points; refuse values that are not finite, and name the point."""
+    values = _batched(f, points)
     good = values.isfinite().reshape(len(points), -1).all(dim=1)
     if not bool(good.all()):
         got = f"{what} not finite at {points[~good][0].tolist()}"
         raise usage_error(owner, "x and y", "inside the domain of f, segments included", got)
     return values
+
+
+def _batched(f: Function, points: Tensor) -> Tensor:
+    return vmap(f, chunk_size=max(1, CHUNK // points.shape[1]))(points)
 
 
 @torch.no_grad()
@@ -156,8 +158,8 @@ def tangent_violation(
         tensor([-4., -9.])
     """
     _need_pairs("tangent_violation", x, y)
-    at_x, at_y = (_values("tangent_violation", f, one) for one in (x, y))
-    slopes = _finite("tangent_violation", _batched(grad(f), x), x, "its gradient")
+    at_x, at_y = (_values("tangent_violation", f, points) for points in (x, y))
+    slopes = _finite("tangent_violation", grad(f), x, "its gradient")
     return at_x + (slopes * (y - x)).sum(dim=1) - at_y
 
 
@@ -173,8 +175,8 @@ def hessian_min_eig(f: Function, x: Float[Tensor, "N D"]) -> Float[Tensor, " N"]
     """
     _need_pairs("hessian_min_eig", x, x)
     _values("hessian_min_eig", f, x)
-    H = _batched(lambda point: jacobian(grad(f), point), x)
-    return torch.linalg.eigvalsh(_finite("hessian_min_eig", H, x, "its Hessian"))[:, 0]
+    hessian = functools.partial(jacobian, grad(f))
+    return torch.linalg.eigvalsh(_finite("hessian_min_eig", hessian, x, "its Hessian"))[:, 0]
 
 
 @torch.no_grad()
@@ -198,7 +200,7 @@ def is_convex_set(
         >>> is_convex_set(lambda x: x.norm() >= 1, x, y, 0.3)
         tensor([False])
     """
-    middle, _ = mixed_pairs("is_convex_set", x, y, lam)
+    middle, _ = _mixed_pairs("is_convex_set", x, y, lam)
     for name, points in (("x", x), ("y", y)):
         if not bool((belongs := _batched(member, points)).all()):
             outside = points[~belongs][0].tolist()
@@ -250,16 +252,19 @@ def strong_convexity(
         >>> strong_convexity(lambda x: x[0] ** 2 + 2 * x[1] ** 2, x, y)
         (tensor(3.), tensor(2.))
     """
-    quotients = growth_quotients("strong_convexity", f, x, y)
+    quotients = growth_quotients(f, x, y)
     return quotients.min(), hessian_min_eig(f, torch.cat([x, y])).min()
 
 
 @torch.no_grad()
-def growth_quotients(owner: str, f: Function, x: Tensor, y: Tensor) -> Tensor:
+def growth_quotients(
+    f: Function, x: Float[Tensor, "N D"], y: Float[Tensor, "N D"]
+) -> Float[Tensor, " N"]:
     """Give the growth of the gradient along each pair, in units of its length squared."""
-    _need_pairs(owner, x, y, apart=True)
-    slopes = [_finite(owner, _batched(grad(f), one), one, "its gradient") for one in (x, y)]
-    return ((slopes[1] - slopes[0]) * (y - x)).sum(dim=1) / (y - x).square().sum(dim=1)
+    _need_pairs("strong_convexity", x, y, apart=True)
+    slopes = functools.partial(_finite, "strong_convexity", grad(f), what="its gradient")
+    before, after = slopes(x), slopes(y)
+    return ((after - before) * (y - x)).sum(dim=1) / (y - x).square().sum(dim=1)
 
 
 @torch.no_grad()
@@ -286,7 +291,7 @@ def lipschitz(
         tensor(3.)
     """
     _need_pairs("lipschitz", x, y, apart=True)
-    ends = [_finite("lipschitz", _batched(f, one), one) for one in (x, y)]
+    ends = [_finite("lipschitz", f, points) for points in (x, y)]
     size = vmap(norm)
     return (size((ends[1] - ends[0]).reshape(len(x), -1)) / size(y - x)).max()
 

@@ -53,7 +53,6 @@ from collections.abc import Sequence
 
 import torch
 from jaxtyping import Float
-from sklearn.covariance import ledoit_wolf
 from torch import Tensor
 from torch.distributions import MultivariateNormal
 from torch.linalg import eigvalsh, solve_triangular
@@ -245,6 +244,8 @@ def fit_gaussian(
         raise usage_error("fit_gaussian", "X", "one or more rows of finite numbers", tuple(X.shape))
     share = shrinkage
     if share == "ledoit-wolf":
+        from sklearn.covariance import ledoit_wolf  # heavy, and wanted only here
+
         share = float(ledoit_wolf(X.detach().cpu().numpy())[1])
     if isinstance(share, str) or not 0 <= share <= 1:
         raise usage_error("fit_gaussian", "shrinkage", "in [0, 1] or 'ledoit-wolf'", shrinkage)

@@ -130,11 +130,6 @@ def _unassociated(table: Tensor) -> tuple[int, ...] | None:
     return None
 
 
-def first_of(true: Tensor) -> Tensor:
-    """Find the first true entry of each row."""
-    return true.to(torch.uint8).argmax(dim=-1)
-
-
 def _made_of(table: Tensor, members: Tensor) -> Tensor:
     """Add products until there are no new ones."""
     inside = torch.zeros(len(table), dtype=torch.bool)
@@ -144,6 +139,11 @@ def _made_of(table: Tensor, members: Tensor) -> Tensor:
         inside[table[members][:, members].flatten()] = True
         if int(inside.sum()) == len(members):
             return members
+
+
+def first_of(true: Tensor) -> Tensor:
+    """Find the first true entry of each row."""
+    return true.to(torch.uint8).argmax(dim=-1)
 
 
 @final

@@ -50,21 +50,17 @@ __all__ = [
 import functools
 import itertools
 from collections.abc import Callable
-from typing import Annotated, Literal
+from typing import Literal
 
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from principia.lab.draws import randn
-from principia.lab.params import NonNegativeFloat, PositiveInt, Range, checked, usage_error
+from principia.lab.params import NonNegativeFloat, PositiveInt, checked, usage_error
 
 Kind = Literal["PD", "PSD", "ND", "NSD", "indefinite"]
 Products = tuple[Callable[[Tensor], Tensor], Callable[[Tensor], Tensor], int]
-Draws = Annotated[int, Range(20, 1000)]
 MOST_ROWS = 12  # of which all 2^n - 1 principal minors are still computed
-# the least and the greatest sign of the eigenvalues of a kind
-SIGNS = {"PD": (1, 1), "PSD": (0, 1), "ND": (-1, -1), "NSD": (-1, 0), "indefinite": (-1, 1)}
 
 
 @checked
@@ -311,22 +307,3 @@ def kron_matvec(
         hint = f"It holds the {n} rows of X, {q} entries each."
         raise usage_error("kron_matvec", "x", f"of width {n * q}", tuple(x.shape), hint)
     return (A @ x.unflatten(-1, (n, q)) @ B.mT).flatten(-2)
-
-
-def drawn_spectra(
-    rng: torch.Generator, count: int, dim: int, *kinds: str
-) -> tuple[list[str], Tensor]:
-    """Draw eigenvalues (count, dim) for each kind in turn; the others have sizes of 0.3 to 1."""
-    names = list(itertools.islice(itertools.cycle(kinds), count))
-    ends = torch.tensor([SIGNS[name] for name in names], dtype=torch.float64)
-    chosen = torch.randint(0, 2, (count, dim), generator=rng)
-    chosen[:, 0], chosen[:, 1] = 0, 1  # both signs occur
-    size = 0.3 + 0.7 * torch.rand(count, dim, generator=rng, dtype=torch.float64)
-    return names, ends.gather(1, chosen) * size
-
-
-def turned(rng: torch.Generator, values: Tensor) -> Tensor:
-    """Make symmetric matrices (B, n, n) with these eigenvalues (B, n) and random eigenvectors."""
-    Q = torch.linalg.qr(randn(rng, *values.shape, values.shape[-1])).Q
-    A = (Q * values[:, None, :]) @ Q.mT
-    return (A + A.mT) / 2

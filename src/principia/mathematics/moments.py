@@ -44,7 +44,7 @@ __all__ = [
 ]
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, final
 
 import torch
@@ -280,3 +280,25 @@ def raw_moment(
                 (slopes,) = torch.autograd.grad(value, t, create_graph=True, materialize_grads=True)
                 value = slopes[axis]
     return value.detach()
+
+
+def isserlis(
+    indices: Sequence[int], mean: Sequence[float], cov: Sequence[Sequence[float]]
+) -> float:
+    r"""Computes $E[x_ix_jx_k\cdots]$ of normal variables, indices repeated for powers.
+
+    Sums over all ways to pair some of the indices, each pair worth its covariance, and to leave
+    the others alone, worth their means.
+
+    Example:
+        >>> isserlis([0, 0, 0, 0], [0.0], [[4.0]])  # 3 sigma^4
+        48.0
+    """
+    if not indices:
+        return 1.0
+    first, *rest = indices
+    alone = mean[first] * isserlis(rest, mean, cov)
+    return alone + sum(
+        cov[first][other] * isserlis(rest[:place] + rest[place + 1 :], mean, cov)
+        for place, other in enumerate(rest)
+    )

@@ -149,6 +149,20 @@ class JointTable:
         return self.names.index(name)
 
 
+def mutual_nats(table: JointTable, a: str, b: str, *given: str) -> float:
+    """Measure the mutual information of two variables, in nats, averaged over what is given.
+
+    Example:
+        >>> table = JointTable(torch.eye(2)[..., None] / 2, ("a", "b", "c"))
+        >>> round(mutual_nats(table, "a", "b", "c"), 4)  # each tells all of the other: log 2
+        0.6931
+    """
+    both = table.conditional(a, b, given=given)
+    product = table.conditional(a, given=given)[:, None] * table.conditional(b, given=given)
+    surprise = torch.xlogy(both, both) - torch.xlogy(both, product)
+    return float((table.marginal(*given).probs * surprise).sum())
+
+
 def bayes(
     log_prior: Float[Tensor, " K"], log_likelihood: Float[Tensor, "*batch classes"]
 ) -> Float[Tensor, "*batch classes"]:
@@ -265,7 +279,8 @@ def affine(dist: Distribution, a: float, b: float = 0.0) -> TransformedDistribut
         b: Shift.
 
     Example:
-        >>> affine(Normal(1.0, 1.0), -2.0, 3.0).log_prob(torch.tensor(1.0)).exp()  # N(1, 4)
+        >>> Y = torch.distributions.Normal(1.0, 1.0)
+        >>> affine(Y, -2.0, 3.0).log_prob(torch.tensor(1.0)).exp()  # N(1, 4)
         tensor(0.1995)
     """
     if a == 0:

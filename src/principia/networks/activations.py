@@ -42,20 +42,17 @@ import functools
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Annotated, Any, final
+from typing import Any, TypeVar, final
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from principia.connectionism.delta_rule import ACTIVATIONS as UNITS
-from principia.connectionism.delta_rule import EXACT
-from principia.lab.params import PositiveFloat, Range, checked, knobs_of, usage_error
-from principia.lab.seeds import Seed
-from principia.regression.logistic import logit
+from principia.connectionism.neuron import ACTIVATIONS as UNITS
+from principia.connectionism.neuron import EXACT
+from principia.lab.params import PositiveFloat, checked, knobs_of, usage_error
 
-Points = Annotated[int, Range(100, 100_000)]
-Reach = Annotated[float, Range(2, 100)]
+Row = TypeVar("Row")
 LEAK = 0.01  # slope of torch's leaky ReLU where the field is negative
 
 
@@ -128,14 +125,19 @@ class Activation:
         knobs_of(type(self).__init__)["sup"].accept("Activation", self.sup)
 
 
-class _Table(dict[str, Activation]):
+class Table(dict[str, Row]):
     """A table that names all its rows when it is asked for one that it does not have."""
 
-    def __missing__(self, name: Any) -> Activation:
-        raise usage_error("ACTIVATIONS", "name", f"one of {', '.join(map(repr, self))}", name)
+    def __init__(self, owner: str, **rows: Row) -> None:
+        super().__init__(rows)
+        self.owner = owner
+
+    def __missing__(self, name: Any) -> Row:
+        raise usage_error(self.owner, "name", f"one of {', '.join(map(repr, self))}", name)
 
 
-ACTIVATIONS: Mapping[str, Activation] = _Table(
+ACTIVATIONS: Mapping[str, Activation] = Table(
+    "ACTIVATIONS",
     identity=Activation(nn.Identity, UNITS["identity"].slope),
     sigmoid=Activation(nn.Sigmoid, UNITS["sigmoid"].slope, 0.25),
     tanh=Activation(nn.Tanh, UNITS["tanh"].slope),
@@ -167,7 +169,7 @@ def inverse_sigmoid(y: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
     if outside.any():
         hint = "No finite field gives it: clamp y, or keep the field."
         raise usage_error("inverse_sigmoid", "y", "in (0, 1)", float(y[outside][0]), hint)
-    return logit(y)
+    return y.log() - (-y).log1p()
 
 
 @torch.no_grad()
@@ -185,33 +187,20 @@ def tanh_to_sigmoid(mlp: nn.Module) -> nn.Module:
         >>> other.activation, torch.allclose(other(x), net(x), atol=1e-6)
         ('sigmoid', True)
     """
-    from principia.networks.mlp import MLP  # that page imports this one
-
-    if not isinstance(mlp, MLP) or mlp.activation != "tanh":
-        got = getattr(mlp, "activation", type(mlp).__name__)
+    named = vars(mlp)  # an MLP knows the names of its activations
+    if named.get("activation") != "tanh" or "out_activation" not in named:
+        got = named.get("activation", type(mlp).__name__)
         hint = "Only tanh is a sigmoid up to scale and shift."
         raise usage_error("tanh_to_sigmoid", "mlp", "an MLP with activation='tanh'", got, hint)
-    kept = {"out_activation": mlp.out_activation, "rng": torch.Generator()}
-    made = MLP(mlp.sizes, activation="sigmoid", **kept).to(next(mlp.parameters()))
-    pairs: Any = zip(mlp.layers, made.layers, strict=True)
-    for number, (old, new) in enumerate(pairs, start=1):
+    kept = {"out_activation": named["out_activation"], "rng": torch.Generator()}
+    made: Any = type(mlp)(mlp.sizes, activation="sigmoid", **kept).to(next(mlp.parameters()))
+    layers: Any = mlp.layers
+    for number, (old, new) in enumerate(zip(layers, made.layers, strict=True), start=1):
         W, b = old.weight, 0 if old.bias is None else old.bias
         if number > 1:
             W, b = 2 * W, b - W.sum(dim=1)  # it hears 2s - 1 no more, but s
-        if number < len(mlp.layers):
+        if number < len(layers):
             W, b = 2 * W, 2 * b
         new.weight.copy_(W)
         new.bias.copy_(torch.as_tensor(b))
     return made
-
-
-def stratified(seed: Seed, points: int, reach: float) -> Tensor:
-    """Draw one place from each of equal parts of [-reach, reach], in order."""
-    inside = torch.rand(points, generator=seed.torch(), dtype=torch.float64)
-    return reach * (2 * (torch.arange(points) + inside) / points - 1)
-
-
-def autograd_slope(function: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
-    """Differentiate a function of one number at many places."""
-    leaf = x.clone().requires_grad_()
-    return torch.autograd.grad(function(leaf).sum(), leaf)[0]

@@ -183,6 +183,14 @@ def principal_angles(A: Float[Tensor, "n p"], B: Float[Tensor, "n q"]) -> Float[
     return A.new_tensor(subspace_angles(*(one.detach().cpu().double().numpy() for one in (A, B))))
 
 
+def autoencoder_risk(
+    D: Float[Tensor, "*P n m"], E: Float[Tensor, "*P m n"], S: Float[Tensor, "n n"]
+) -> Float[Tensor, "*P"]:
+    r"""Give $\frac12\mathrm E\Vert x-DEx\Vert^2$ of autoencoders from the second moments S."""
+    rest = torch.eye(len(S), dtype=S.dtype) - D @ E
+    return (rest @ S * rest).sum(dim=(-2, -1)) / 2
+
+
 @checked
 def critical_points(
     S: Float[Tensor, "n n"], m: PositiveInt, *, rank: NonNegativeInt | None = None

@@ -59,7 +59,6 @@ from scipy.spatial import ConvexHull
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from principia.connectionism.margin import signed_distance
 from principia.lab.params import PositiveInt, Range, checked, usage_error
 from principia.networks.mlp import MLP
 
@@ -347,8 +346,12 @@ def mirror(x: Float[Tensor, "*B n"], w: Float[Tensor, " n"], b: float) -> Float[
         >>> mirror(torch.tensor([[3.0, 1.0]]), torch.tensor([2.0, 0.0]), -2.0)
         tensor([[-1.,  1.]])
     """
-    distance: Any = signed_distance(x, w, b)
-    return x - 2 * distance[..., None] * w / w.norm()
+    largest = w.abs().max()
+    if not 0 < largest < math.inf:
+        raise usage_error("mirror", "w", "a finite vector other than 0", w)
+    norm = largest * (w / largest).square().sum().sqrt()  # neither overflows nor underflows
+    distance = (x @ w + b) / norm
+    return x - 2 * distance[..., None] * w / norm
 
 
 @checked

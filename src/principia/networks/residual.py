@@ -109,6 +109,13 @@ class ResidualLayer(nn.Module):
         return (x if self.shortcut is None else self.shortcut(x)) + self.branch(x)
 
 
+def _need_width(owner: str, n: int, x: Tensor) -> None:
+    """Refuse inputs of another width; pictures that nobody flattened are the usual reason."""
+    if x.shape[-1:] != (n,):
+        hint = "Flatten pictures with x.flatten(1)." if math.prod(x.shape[1:]) == n else ""
+        raise usage_error(owner, "x", f"of width {n}", f"shape {tuple(x.shape)}", hint)
+
+
 @final
 class Branch(nn.Module):
     r"""A layer that gives 0 where its weights are 0: $\varphi(Wx+b)-\varphi(0)$."""
@@ -137,13 +144,6 @@ def he_init(linear: nn.Linear, rng: torch.Generator | None) -> nn.Linear:
     return linear
 
 
-def _need_width(owner: str, n: int, x: Tensor) -> None:
-    """Refuse inputs of another width; pictures that nobody flattened are the usual reason."""
-    if x.shape[-1:] != (n,):
-        hint = "Flatten pictures with x.flatten(1)." if math.prod(x.shape[1:]) == n else ""
-        raise usage_error(owner, "x", f"of width {n}", f"shape {tuple(x.shape)}", hint)
-
-
 @final
 class SkipNetwork(nn.Module):
     r"""Adds one branch after the other to its state: $y_k=y_{k-1}+\alpha f(y_{k-1},\Theta_k)$.
@@ -155,6 +155,7 @@ class SkipNetwork(nn.Module):
             mean 0 stays of the size of one, however many there are.
 
     Example:
+        >>> from principia.networks.mlp import MLP
         >>> rng = torch.Generator().manual_seed(0)
         >>> net = SkipNetwork(lambda: MLP([4, 8, 4], rng=rng), depth=3, alpha=0.5)
         >>> y = net(torch.ones(2, 4))

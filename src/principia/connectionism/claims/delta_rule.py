@@ -11,7 +11,6 @@ from torch.func import functional_call, stack_module_state, vmap
 from torch.nn import functional as F
 
 from principia.connectionism.delta_rule import (
-    EXACT,
     DeltaLayer,
     DeltaRegressor,
     Layer,
@@ -22,6 +21,7 @@ from principia.connectionism.delta_rule import (
     layer_transfer,
     uniform_linear,
 )
+from principia.connectionism.neuron import EXACT
 from principia.lab.evidence import (
     Evidence,
     Series,

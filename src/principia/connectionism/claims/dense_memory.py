@@ -27,6 +27,7 @@ from principia.lab.evidence import (
     every,
     never,
     slope,
+    standard_error,
     within_errors,
 )
 from principia.lab.params import Range
@@ -75,12 +76,12 @@ def polynomial_error(
         )
         cases.append(f"k={degree}, n={n}, K={K}")
         rates.append(float(each.mean()))
-        errors.append(float(each.std()) / nets**0.5)
+        errors.append(float(standard_error(each)))
         predicted.append(error_probability(n, K, degree if formula == "own degree" else 2))
     bias = [0.1 * rate for rate in predicted]
     why = "mean over nets; the formula's next order, 2/n and 1/n, adds up to 8 % at n = 60"
     return within_errors(rates, predicted, error=errors, bias=bias, why=why).drawn(
-        Series("measured", cases, rates, style="bars", error=[5 * one for one in errors]),
+        Series("measured", cases, rates, style="bars", error=[5 * error for error in errors]),
         Series("predicted", cases, predicted, role="predicted", style="points"),
         x="degree, units, patterns", y="share of unstable bits",
     )

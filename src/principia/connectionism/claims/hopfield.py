@@ -30,6 +30,7 @@ from principia.lab.evidence import (
     follows,
     never,
     slope,
+    standard_error,
     within_errors,
 )
 from principia.lab.params import Range, UnitInterval
@@ -147,12 +148,8 @@ def _estimated(values: Tensor, expected: float, why: str, cases: int = 0) -> Evi
     of the expected count, which no sample shows.
     """
     rare = math.sqrt(expected / (len(values) * cases)) if cases else 0.0
-    return within_errors(values.mean(), expected, error=max(_error(values), rare), why=why)
-
-
-def _error(values: Tensor) -> float:
-    """Estimate the standard error of the mean."""
-    return float(values.std()) / math.sqrt(len(values))
+    error = max(float(standard_error(values)), rare)
+    return within_errors(values.mean(), expected, error=error, why=why)
 
 
 @claim(control={"chance": 0.7}, source="Hertz, Krogh and Palmer 1991, ch. 2")
@@ -190,13 +187,10 @@ def flip_probability_claim(
 ) -> Evidence:
     r"""$P(-x_iC_i\ge1)=\sqrt{\frac n{2\pi s}}\int_1^\infty e^{-nz^2/2s}dz$, an error function."""
     tail = integrate.quad(lambda z: math.exp(-n * z * z / 2 / s), 1, math.inf, epsabs=0)
-    integral = tail[0]
-    if factor:
-        integral *= math.sqrt(n / (2 * math.pi * s))
+    integral = tail[0] * (math.sqrt(n / (2 * math.pi * s)) if factor else 1)
     x = random_signs(seed.torch(), nets, s, n)
     field = x * (n - 1) + (n * crosstalk(x)).round()  # n times the field, in integers
     wrong = torch.where(field >= 0, 1, -1) != x
-    rates = wrong.double().mean(dim=(1, 2))
     return every(
         {
             "integral": equal(
@@ -204,7 +198,8 @@ def flip_probability_claim(
                 why="a ratio, as both may be tiny; the quadrature's relative error is 1e-8",
             ),
             "measured": _estimated(
-                rates, flip_probability(n, s), "rate over independent nets", s * n
+                wrong.double().mean(dim=(1, 2)), flip_probability(n, s),
+                "rate over independent nets", s * n,
             ),
             "memorized": never(
                 is_memorized(x) != ~wrong.any(-1), why="a pattern is fixed iff no bit is wrong"
@@ -255,11 +250,11 @@ def retrieval_overlap(
     r"""The overlap after recall follows the mean-field $m(\alpha)$ below the critical load."""
     loads = (0.05, 0.10, 0.12)
     found = [end_overlaps(seed, n, excess * load, recalled) for load in loads]
-    shares = [float((one > 0.8).double().mean()) for one in found]
+    shares = [float((ends > 0.8).double().mean()) for ends in found]
     # a finite net may lose a pattern altogether: it is left out, unless most are lost
-    kept = [one[one > 0.8] if p > 0.5 else one for one, p in zip(found, shares, strict=True)]
-    means = [float(one.mean()) for one in kept]
-    errors = [_error(one) for one in kept]
+    kept = [ends[ends > 0.8] if p > 0.5 else ends for ends, p in zip(found, shares, strict=True)]
+    means = [float(ends.mean()) for ends in kept]
+    errors = [float(standard_error(ends)) for ends in kept]
     return every(
         {
             "overlap": within_errors(
@@ -338,12 +333,12 @@ def phase_transition(
 ) -> Evidence:
     r"""Memory survives up to a load of 0.138 patterns a unit; above, it collapses at once."""
     loads = [load * ratio for ratio in (0.5, 0.75, 1.0, 1.25, 1.5, 1.75)]
-    found = [end_overlaps(seed, n, one, recalled) for one in loads]
-    means = [float(one.mean()) for one in found]
+    found = [end_overlaps(seed, n, alpha, recalled) for alpha in loads]
+    means = [float(ends.mean()) for ends in found]
     return at_least(
         means[2], 0.95, why="mean field: 0.967 or more below the critical load; less finite size"
     ).drawn(
-        Series("recalled", loads, means, error=[_error(one) for one in found]),
+        Series("recalled", loads, means, error=[float(standard_error(ends)) for ends in found]),
         overlap_curve(loads[-1]), x="load α = s/n", y="overlap after recall",
     )
 

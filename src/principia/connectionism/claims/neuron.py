@@ -9,7 +9,11 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from principia.connectionism.delta_rule import delta_step
+from principia.connectionism.hopfield import Hopfield
+from principia.connectionism.margin import separable
 from principia.connectionism.neuron import (
+    ACTIVATIONS,
     AND,
     MAJORITY,
     NOR,
@@ -25,6 +29,7 @@ from principia.connectionism.neuron import (
     truth_table,
     two_layer_from_table,
 )
+from principia.connectionism.perceptron import Perceptron
 from principia.lab.data.synthetic import random_signs
 from principia.lab.evidence import Evidence, Series, claim, equal, equal_to_rounding, every, never
 from principia.lab.params import Range
@@ -72,8 +77,6 @@ def xor_needs_two_layers(
     seed: Seed, *, inputs: Annotated[int, Range(2, 8)] = 2, target: Literal["xor", "and"] = "xor"
 ) -> Evidence:
     r"""No threshold unit computes XOR (parity of $n\ge2$ inputs), but a two-layer net does."""
-    from principia.connectionism.margin import separable
-
     x = corners(inputs)
     table = x.sum(-1) % 2 if target == "xor" else x.prod(-1)
     possible, *_ = separable(x.double().numpy(), 2.0 * table.double().numpy() - 1)
@@ -120,10 +123,6 @@ def pdp_frame(
     units: Annotated[int, Range(5, 200)] = 20, activation: Literal["own", "identity"] = "own",
 ) -> Evidence:
     r"""Seven parts describe neuron, perceptron, delta rule and Hopfield net, step by step."""
-    from principia.connectionism.delta_rule import delta_step
-    from principia.connectionism.hopfield import Hopfield
-    from principia.connectionism.perceptron import Perceptron
-
     rng, lr = seed.torch(), 0.5
 
     def own(phi: Rule) -> Rule:
@@ -134,7 +133,7 @@ def pdp_frame(
 
     def study(network: PDPNetwork) -> Tensor:
         batches = network.environment[0]
-        return torch.stack([(network := network.learn(one)).connectivity for one in batches])
+        return torch.stack([(network := network.learn(batch)).connectivity for batch in batches])
 
     # neurons that all listen to all; the first unit is always active and carries the thresholds
     thresholds = torch.randint(-2, 3, (units,), generator=rng)
@@ -162,7 +161,7 @@ def pdp_frame(
     X = torch.randn(steps, 8, units, generator=rng, dtype=torch.float64)
     y = torch.rand(steps, 8, 3, generator=rng, dtype=torch.float64)
     smooth = _pdp(
-        own(torch.sigmoid), _unwired(units + 4), held=1 + units,
+        own(ACTIVATIONS["sigmoid"].value), _unwired(units + 4), held=1 + units,
         learning=lambda W, o, a, signal: W + lr * (signal * a * (1 - a)).mT @ o,
         environment=(_lessons(X, y), lambda a, y: (y - a[..., -3:]).square().sum() / 2 / len(y)),
     )
@@ -176,7 +175,7 @@ def pdp_frame(
     n, s = 2 * units, units // 2 * 2 + 1
     patterns, cue = random_signs(rng, s, n), random_signs(rng, 10, n)
     memory = _pdp(
-        own(lambda z: torch.where(z >= 0, 1.0, -1.0).double()), _unwired(n), held=0,
+        own(ACTIVATIONS["sign"].value), _unwired(n), held=0,
         learning=lambda W, o, a, signal: W + (o.mT @ o / n).fill_diagonal_(0),
         environment=([(patterns, patterns)], F.mse_loss),
     ).learn((patterns, patterns))

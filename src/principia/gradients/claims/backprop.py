@@ -109,11 +109,6 @@ def _by_autograd(
     return dict(zip(parameters, found, strict=False)), [*found[len(parameters) :]]
 
 
-def gap(found: Tensor, exact: Tensor) -> float:
-    """Measure the largest difference relative to the largest entry, or itself where all is 0."""
-    return float((found - exact).abs().max()) / (float(exact.abs().max()) or 1.0)
-
-
 def _same_descent(seed: Seed, width: int, depth: int, batch: int) -> Evidence:
     """Compare a few steps with those of autograd, on a loss whose derivative is not known here."""
     rng, loss = seed.torch(), functools.partial(F.cross_entropy, label_smoothing=0.1)
@@ -127,6 +122,11 @@ def _same_descent(seed: Seed, width: int, depth: int, batch: int) -> Evidence:
         loss(theirs(x), y).backward()
         sgd.step()
     return equal_to_rounding(*(parameters_to_vector(one.parameters()) for one in (ours, theirs)))
+
+
+def gap(found: Tensor, exact: Tensor) -> float:
+    """Measure the largest difference relative to the largest entry, or itself where all is 0."""
+    return float((found - exact).abs().max()) / (float(exact.abs().max()) or 1.0)
 
 
 @claim(control={"order": "W diag(φ̇)"}, source="the chain rule")

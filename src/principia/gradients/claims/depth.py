@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from principia.gradients.depth import (
     deep_linear_gradient,
     deep_linear_gradients,
+    deep_linear_loss,
     gradient_profile,
     jacobian_spectrum,
 )
@@ -25,8 +26,9 @@ from principia.lab.evidence import (
     equal,
     equal_to_rounding,
     every,
+    mean_is,
     slope,
-    within_errors,
+    standard_error,
 )
 from principia.lab.params import Range
 from principia.lab.seeds import Seed
@@ -165,8 +167,7 @@ def _loss_of_vector(sizes: Sequence[int], X: Tensor, Y: Tensor, theta: Tensor) -
     """Give half the mean squared error of the linear network whose weights stand in a row."""
     shapes = [(m, n) for n, m in itertools.pairwise(sizes)]
     blocks = zip(theta.split([m * n for m, n in shapes]), shapes, strict=True)
-    A = _product([block.view(shape) for block, shape in blocks], sizes[0])
-    return (X @ A.mT - Y).square().sum() / (2 * len(X))
+    return deep_linear_loss([block.view(shape) for block, shape in blocks], X, Y)
 
 
 @claim(control={"skip": True}, source="Saxe, McClelland and Ganguli 2014, sec. 3", headline=True)
@@ -230,17 +231,17 @@ def spectrum_spreads(
     rises = torch.cat([spread[:1], spread.diff(dim=0)])
     line = torch.corrcoef(torch.stack([numbers.to(mean), mean]))[0, 1].square()
     return every({
-        "rate in the second half": within_errors(
-            late.mean(), rate, error=late.std() / networks**0.5, bias=math.log(2) / depth,
+        "rate in the second half": mean_is(
+            late, rate, bias=math.log(2) / depth,
             why="of a mean over networks; the bias is that of the largest value, which grows like "
             "√L before its rate is reached: ½ ln 2 over half the depth",
         ).drawn(
-            Series("measured", numbers, mean, error=spread.std(dim=1) / networks**0.5),
+            Series("measured", numbers, mean, error=standard_error(spread, 1)),
             Series("predicted rate", numbers, mean[0] + rate * (numbers - 1), "predicted"),
             x="layers", y="mean log condition number",
         ),
         "every layer adds": at_least(
-            rises.mean(dim=1), rate, slack=5 * rises.std(dim=1) / networks**0.5,
+            rises.mean(dim=1), rate, slack=5 * standard_error(rises, 1),
             why="5 standard errors of the mean: the image of the most stretched direction grows by "
             "the largest rate on average, so that the maximum grows by no less",
         ),

@@ -232,6 +232,11 @@ def memory_for_time(
     })
 
 
+def _gradient(net: nn.Module, x: Tensor) -> Tensor:
+    gradients = torch.autograd.grad(net(x).square().mean(), list(net.parameters()))
+    return torch.cat([one.flatten() for one in gradients])
+
+
 def deep_tanh(seed: Seed, width: int, depth: int) -> nn.Sequential:
     """Build a deep tanh network whose layers are modules."""
     mlp = MLP([width] * (depth + 1), activation="tanh", rng=seed.torch()).double()
@@ -250,8 +255,3 @@ def stored_bytes(net: nn.Module, x: Tensor) -> int:
     with torch.autograd.graph.saved_tensors_hooks(pack, lambda saved: saved):
         out = net(x)  # held until the sum is made, so that no address is used twice
     return sum(kept.values()) if out.requires_grad else 0
-
-
-def _gradient(net: nn.Module, x: Tensor) -> Tensor:
-    gradients = torch.autograd.grad(net(x).square().mean(), list(net.parameters()))
-    return torch.cat([one.flatten() for one in gradients])

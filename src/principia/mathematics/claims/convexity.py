@@ -1,7 +1,6 @@
 r"""Convexity: what is true of it, and what would refute it."""
 
 import math
-from collections.abc import Mapping
 from typing import Annotated, Literal
 
 import torch
@@ -9,6 +8,7 @@ from torch import Tensor
 from torch.func import grad, vmap
 from torch.nn import functional as F
 
+import principia.mathematics._convex_zoo as zoo
 from principia.lab.draws import rand, randn
 from principia.lab.evidence import (
     Evidence,
@@ -22,7 +22,7 @@ from principia.lab.evidence import (
     slope,
     tends_to,
 )
-from principia.lab.params import Range
+from principia.lab.params import Choice, Range
 from principia.lab.seeds import Seed
 from principia.mathematics.convexity import (
     Function,
@@ -35,41 +35,13 @@ from principia.mathematics.convexity import (
     is_convex_set,
     lagrange,
     lipschitz,
-    mixed_pairs,
     strong_convexity,
     tangent_violation,
 )
 
 Dim = Annotated[int, Range(2, 10)]
 Pairs = Annotated[int, Range(1000, 200_000)]
-ZooName = Literal[
-    "|x|^2", "sum x^4", "sum exp x", "log sum exp x", "sqrt(1+|x|^2)", "-sum log x", "sum x log x",
-    "x^2-x^4", "sum sin x", "sum tanh x", "x1 x2", "(|x|^2-1)^2",
-]
-DOTTIE = 0.7390851332151607  # the fixed point of cos
 STEPS = (0, 1, 2, 5, 10, 20, 50, 100, 200, 400, 800)  # of a descent that are drawn, and the last
-ROUNDING = 1e-12  # of a difference of a few numbers, relative to 1 + their size
-ZOO: Mapping[str, tuple[Function, bool]] = {  # functions of the last axis; whether they are convex
-    "|x|^2": (lambda x: x.square().sum(-1), True),
-    "sum x^4": (lambda x: (x**4).sum(-1), True),
-    "sum exp x": (lambda x: x.exp().sum(-1), True),
-    "log sum exp x": (lambda x: x.logsumexp(-1), True),
-    "sqrt(1+|x|^2)": (lambda x: (1 + x.square().sum(-1)).sqrt(), True),
-    "-sum log x": (lambda x: -x.log().sum(-1), True),
-    "sum x log x": (lambda x: (x * x.log()).sum(-1), True),
-    "x^2-x^4": (lambda x: (x**2 - x**4).sum(-1), False),
-    "sum sin x": (lambda x: x.sin().sum(-1), False),
-    "sum tanh x": (lambda x: x.tanh().sum(-1), False),
-    "x1 x2": (lambda x: x[..., 0] * x[..., 1], False),
-    "(|x|^2-1)^2": (lambda x: (x.square().sum(-1) - 1).square(), False),
-}
-LINE_ZOO: Mapping[str, Function] = {  # strictly convex functions of one number
-    "x^2": torch.square, "e^x": torch.exp, "x^4": lambda x: x**4, "cosh x": torch.cosh,
-    "log(1+e^x)": F.softplus, "sqrt(1+x^2)": lambda x: (1 + x * x).sqrt(),
-}
-OUTER: Mapping[str, Function] = {
-    "exp": torch.exp, "relu squared": lambda u: u.relu().square(), "tanh": torch.tanh,
-}
 
 
 @claim(control={"region": "annulus"}, source="Boyd and Vandenberghe 2004, sec. 2.1 and 2.2")
@@ -78,29 +50,13 @@ def convex_set(
     region: Literal["ball", "polytope", "PSD cone", "annulus"] = "ball",
 ) -> Evidence:
     r"""Balls, polytopes and the PSD cone hold the segment between any two of their points."""
-    rng = seed.torch()
-    faces = F.normalize(randn(rng, 4 * dim, dim), dim=1)
-    members: dict[str, Function] = {
-        "ball": lambda x: x.norm() <= 1 + ROUNDING,
-        "polytope": lambda x: (faces @ x).max() <= 1 + ROUNDING,
-        "PSD cone": lambda x: torch.linalg.eigvalsh(x.view(dim, dim))[0] >= -ROUNDING * x.norm(),
-        "annulus": lambda x: (x.norm() <= 1 + ROUNDING) & (x.norm() >= 0.5 - ROUNDING),
-    }
-
-    def draw(name: str) -> Tensor:
-        share = (1.5 * rand(rng, pairs, 1)).clamp(max=1.0)  # a third lies on the boundary
-        if name == "PSD cone":
-            A = randn(rng, pairs, dim, dim) * (torch.arange(dim) * share[..., None] < 1)
-            return (A @ A.mT).flatten(1)
-        rays = F.normalize(randn(rng, pairs, dim), dim=1)
-        if name == "polytope":  # some rays may never meet a face
-            return share * rays / (rays @ faces.mT).amax(dim=1, keepdim=True).clamp(min=0.1)
-        return rays * (share if name == "ball" else (1 + share) / 2)
-
-    parts = {}
+    rng, parts = seed.torch(), {}
+    regions = zoo.regions(rng, dim)
     for name in dict.fromkeys([region, "ball", "polytope", "PSD cone"]):
-        x, y, lam = draw(name), draw(name), rand(rng, pairs)
-        inside, middle = is_convex_set(members[name], x, y, lam), mixed_pairs("", x, y, lam)[0]
+        member, draw = regions[name]
+        x, y, lam = draw(pairs), draw(pairs), rand(rng, pairs)
+        inside = is_convex_set(member, x, y, lam)
+        middle = lam[:, None] * x + (1 - lam[:, None]) * y
         kept, lost = (middle[which][:400] for which in (inside, ~inside))
         parts[name] = never(~inside, why="a theorem: no exception").drawn(
             Series("ends of segments", x[:400, 0], x[:400, 1], "other", "points"),
@@ -114,15 +70,16 @@ def convex_set(
 @claim(control={"hessian_at": "the minimum"}, source="Boyd and Vandenberghe 2004, sec. 3.1")
 def convex_function(
     seed: Seed, *, dim: Dim = 3, pairs: Annotated[int, Range(500, 5000)] = 1000,
-    function: ZooName = "x^2-x^4", hessian_at: Literal["all points", "the minimum"] = "all points",
+    function: Annotated[str, Choice(tuple(zoo.FUNCTIONS))] = "x^2-x^4",
+    hessian_at: Literal["all points", "the minimum"] = "all points",
 ) -> Evidence:
     r"""Chords above, a convex epigraph, tangents below and $\nabla^2f\succeq0$ say the same."""
     rng, verdicts = seed.torch(), []
-    plane, lam = [_spread(rng, pairs, dim, 2.0) for _ in range(2)], rand(rng, pairs)
-    for name, (f, _) in ZOO.items():
-        x, y = (one.exp() if "log x" in name else one for one in plane)  # logarithms need x > 0
+    plane, lam = [zoo.spread(rng, pairs, dim, 2.0) for _ in range(2)], rand(rng, pairs)
+    for name, f in zoo.FUNCTIONS.items():
+        x, y = (end.exp() if name in zoo.POSITIVE else end for end in plane)
         rounding = 1e-10 * (1 + float(f(torch.cat([x, y])).abs().max()))
-        on_x, on_y = (torch.cat([one, f(one)[:, None]], dim=1) for one in (x, y))  # on the graph
+        on_x, on_y = (torch.cat([end, f(end)[:, None]], dim=1) for end in (x, y))  # on the graph
         above = is_convex_set(
             lambda p, f=f: in_epigraph(f, p[:-1], p[-1], tol=1e-10), on_x, on_y, lam
         )
@@ -131,35 +88,17 @@ def convex_function(
             chord_violation(f, x, y, lam), torch.where(above, 0.0, math.inf),
             tangent_violation(f, x, y), -hessian_min_eig(f, 0 * x[:1] if local else x),
         ]
-        verdicts.append([bool((one <= rounding).all()) for one in violations])
-    truth = [[convex] * 4 for _, convex in ZOO.values()]
-    drawn = _on_a_line(function, dim, hessian_at == "the minimum")
-    return equal(verdicts, truth, tol=0, why="yes or no").drawn(*drawn, x="t", y="f on a line")
-
-
-def _spread(rng: torch.Generator, count: int, dim: int, reach: float) -> Tensor:
-    """Draw points in all directions, with radii that are uniform up to a reach."""
-    return reach * rand(rng, count, 1) * F.normalize(randn(rng, count, dim), dim=1)
-
-
-def _on_a_line(name: str, dim: int, at_the_minimum: bool) -> list[Series]:
-    """Draw a function of the zoo on a line, with a chord, a tangent and where it was tested."""
-    positive = "log x" in name
-    ray = torch.ones(dim) if positive else torch.tensor([1.0, -0.5, *[0.0] * (dim - 2)])
-    low, left, at, right, high = (0.1, 0.2, 1, 3, 3.5) if positive else (-1.4, -1.2, 0.7, 1, 1.4)
-    t, ends = torch.linspace(low, high, 141), torch.tensor([left, right])
-    tested = torch.zeros(1) if at_the_minimum and not positive else t[::14]
-
-    def along(t: Tensor) -> Tensor:
-        return ZOO[name][0](t[..., None] * ray)
-
-    touch = torch.tensor(float(at))
-    return [
-        Series(f"f = {name}", t, along(t), "predicted"),
-        Series("chord", ends, along(ends), "other"),
-        Series("tangent", t, along(touch) + grad(along)(touch) * (t - touch), "other"),
-        Series("Hessian tested here", tested, along(tested)),
-    ]
+        verdicts.append([bool((gap <= rounding).all()) for gap in violations])
+    truth = [[name in zoo.CONVEX] * 4 for name in zoo.FUNCTIONS]
+    line, t, ends, at = zoo.on_a_line(function, dim)
+    origin = hessian_at == "the minimum" and function not in zoo.POSITIVE
+    tested = torch.zeros(1) if origin else t[::14]
+    return equal(verdicts, truth, tol=0, why="yes or no").drawn(
+        Series(f"f = {function}", t, line(t), "predicted"),
+        Series("chord", ends, line(ends), "other"),
+        Series("tangent", t, line(at) + grad(line)(at) * (t - at), "other"),
+        Series("Hessian tested here", tested, line(tested)), x="t", y="f on a line",
+    )
 
 
 @claim(control={"function": "tilted double well"}, source="Boyd and Vandenberghe 2004, sec. 4.2.2")
@@ -169,22 +108,9 @@ def local_is_global(
     function: Literal["logistic loss", "log-sum-exp", "Huber", "tilted double well"] = "Huber",
 ) -> Evidence:
     r"""Every local minimum of a convex function is global: descent from anywhere ends as low."""
-    rng, rows = seed.torch(), 20 * dim
-    X, noise, start = (randn(rng, *one) for one in ((rows, dim), (rows,), (starts, dim)))
-    Z, A, start = X * (X[:, 0] + 2 * noise).sign()[:, None], torch.cat([X, -X]), 2 * start
-    top, targets = float(torch.linalg.eigvalsh(X.mT @ X)[-1]) / rows, (noise**3).expand(starts, -1)
-    problems: dict[str, tuple[Function, float]] = {  # and a bound of its curvature on the way
-        "logistic loss": (lambda x: F.softplus(-x @ Z.mT).mean(-1), top / 4),
-        "log-sum-exp": (lambda x: (x @ A.mT).logsumexp(-1), float(X.square().sum(dim=1).max())),
-        "Huber": (lambda x: F.huber_loss(x @ X.mT, targets, reduction="none").mean(-1), top),
-        "tilted double well": (
-            lambda x: (x[:, 0] ** 2 - 1) ** 2 + tilt * x[:, 0] + x[:, 1:].square().sum(-1),
-            12 * float(start.abs().max()) ** 2,
-        ),
-    }
-    parts = {}
-    convex = [function, *(one for one in problems if one != "tilted double well")]
-    for name in convex if function in convex[1:] else [function]:
+    problems, start = zoo.descents(seed.torch(), dim, starts, tilt)
+    parts, well = {}, function == "tilted double well"
+    for name in [function] if well else dict.fromkeys([function, *list(problems)[:3]]):
         f, curvature = problems[name]
         values, slopes = _descend(f, start, 1 / curvature)  # (STEPS, starts) and (starts, dim)
         end, times = values[-1], [1 + k for k in STEPS]
@@ -204,15 +130,12 @@ def local_is_global(
 
 def _descend(f: Function, x: Tensor, lr: float) -> tuple[Tensor, Tensor]:
     """Take gradient steps with every row of x; give values at some of them, and the last slopes."""
-    values, slopes = [], torch.zeros_like(x)
+    slopes, values = grad(lambda x: f(x).sum()), []
     for k in range(STEPS[-1] + 1):
-        x = (x - lr * slopes).requires_grad_()
-        value = f(x)
-        (slopes,) = torch.autograd.grad(value.sum(), x)
-        x = x.detach()
+        x = x - lr * slopes(x) if k else x
         if k in STEPS:
-            values.append(value.detach())
-    return torch.stack(values), slopes
+            values.append(f(x))
+    return torch.stack(values), slopes(x)
 
 
 @claim(
@@ -225,11 +148,11 @@ def strict_inequality(
 ) -> Evidence:
     r"""Strictly convex functions lie strictly below their chords for $\lambda\in(0,1)$."""
     rng = seed.torch()
-    x, lam = _spread(rng, pairs, 1, 3.0), torch.linspace(0, 1, grid + 2, dtype=torch.float64)
+    x, lam = zoo.spread(rng, pairs, 1, 3.0), torch.linspace(0, 1, grid + 2, dtype=torch.float64)
     y, lam = -x.sign() * rand(rng, pairs, 1), lam if weights == "[0, 1]" else lam[1:-1]
     gaps = {
         name: -torch.stack([chord_violation(lambda x, f=f: f(x[0]), x, y, float(k)) for k in lam])
-        for name, f in LINE_ZOO.items()
+        for name, f in zoo.STRICT.items()
     }
     mean = [Series(name, lam, gap.mean(dim=1), "other", "points") for name, gap in gaps.items()]
     return every({
@@ -254,8 +177,8 @@ def at_most_one_minimizer(
     shift, scale = 2 * float(rand(rng, 1)) - 1, 0.5 + float(rand(rng, 1))
     half = torch.logspace(1, math.log2(widest), boxes, base=2.0, dtype=torch.float64)
     center = half * (rand(rng, boxes) - 0.5) / 2
-    counts, lowest = {}, {}
-    for name, f in LINE_ZOO.items():
+    counts, lowest = [], {}
+    for name, f in zoo.STRICT.items():
         slopes = vmap(grad(lambda x, f=f: f(scale * (x - shift))))
         left, right = center - half, center + half
         inside = (slopes(left) < 0) & (slopes(right) > 0)
@@ -265,14 +188,14 @@ def at_most_one_minimizer(
             left, right = torch.where(rising, left, middle), torch.where(rising, middle, right)
         lowest[name] = (left + right) / 2
         found = lowest[name][inside].sort().values
-        counts[name] = int(len(found) > 0) + int((found.diff() > 1e-9).sum())
-    found = list(counts.values())
-    counted = at_most(found, 1, why="a theorem: no exception") if says == "at most one" else equal(
-        found, 1, tol=0, why="a count"
-    )
+        counts.append(int(len(found) > 0) + int((found.diff() > 1e-9).sum()))
+    counted = {
+        "at most one": at_most(counts, 1, why="a theorem: no exception"),
+        "exactly one": equal(counts, 1, tol=0, why="a count"),
+    }
     return every({
-        "minimizers": counted.drawn(
-            *(Series(name, half, one, "other", "points") for name, one in lowest.items()),
+        "minimizers": counted[says].drawn(
+            *(Series(name, half, low, "other", "points") for name, low in lowest.items()),
             Series("lower edge of the box", half, center - half, "bound"),
             x="half the width of the box", y="lowest point in the box", log="x",
         ),
@@ -290,35 +213,19 @@ def preserving_operations(
     outer: Literal["exp", "relu squared", "tanh"] = "exp",
 ) -> Evidence:
     r"""Sums, maxima, $f(Ax+b)$, lines, and $h\circ f$ with $h$ convex and rising keep convexity."""
-    rng, h = seed.torch(), OUTER[outer]
-    A, B, b, p, w = (randn(rng, *one) for one in ((5, dim), (dim, dim), (5,), (dim,), (3,)))
+    rng, h = seed.torch(), zoo.RISING[outer]
+    convex, made = zoo.operations(rng, dim, h)
     x, y, lam = randn(rng, pairs, dim), randn(rng, pairs, dim), rand(rng, pairs)
-
-    def smooth(x: Tensor) -> Tensor:
-        return (A @ x + b).logsumexp(0)
-
-    def kinked(x: Tensor) -> Tensor:
-        return (x - p).abs().sum()
-
-    def square(x: Tensor) -> Tensor:
-        return (B @ x) @ (B @ x)
 
     def above(f: Function) -> Tensor:
         size = 1 + lam * vmap(f)(x).abs() + (1 - lam) * vmap(f)(y).abs()
         return chord_violation(f, x, y, lam) / size
 
-    made: dict[str, Function] = {
-        "h of f": lambda x: h(x @ x),
-        "sum": lambda x: w[0].abs() * smooth(x) + w[1].abs() * kinked(x) + w[2].abs() * square(x),
-        "maximum": lambda x: torch.stack([smooth(x), kinked(x), square(x)]).amax(0),
-        "f(Ax + b)": lambda x: smooth(B @ x + p) + kinked(B @ x + p),
-        "on a line": lambda x: smooth(p + x[0] * w[0] * p) + kinked(x[0] * w[0] * p),
-    }
     why = "a theorem; rounding stays below 1e-12 of the values"
-    parts = {name: never(above(one) > ROUNDING, why=why) for name, one in made.items()}
-    for name, f in {"log-sum-exp": smooth, "1-norm": kinked, "square": square}.items():
-        parts[f"−{name} is concave"] = never(above(lambda x, f=f: -f(x)) < -ROUNDING, why=why)
-    t, ends = (torch.linspace(*one, dtype=x.dtype) for one in ((0, 2.2, 111), (1, 2, 2)))
+    parts = {name: never(above(f) > zoo.ROUNDING, why=why) for name, f in made.items()}
+    for name, f in convex.items():
+        parts[f"−{name} is concave"] = never(above(lambda x, f=f: -f(x)) < -zoo.ROUNDING, why=why)
+    t, ends = (torch.linspace(*ends, dtype=x.dtype) for ends in ((0, 2.2, 111), (1, 2, 2)))
     parts["h of f"] = parts["h of f"].drawn(
         Series(f"h = {outer}", t, h(t * t), "measured", "line"),
         Series("chord", ends, h(ends * ends), "bound"), x="x", y="h(x²)",
@@ -333,7 +240,7 @@ def strong_convexity_claim(
 ) -> Evidence:
     r"""On quadratics gradients grow apart, and curve, by at least $\mu=\lambda_{\min}$ exactly."""
     rng, mu = seed.torch(), factor / condition
-    H, Q = _spd(rng, dim, condition)
+    H, Q = zoo.spd(rng, dim, condition)
     b, x = randn(rng, dim), randn(rng, pairs, dim)
     mix = torch.linspace(0, 1, pairs, dtype=x.dtype)[:, None]  # from the flattest way to random
     way = F.normalize((1 - mix) * Q[:, 0] + mix * F.normalize(randn(rng, pairs, dim), dim=1))
@@ -348,22 +255,15 @@ def strong_convexity_claim(
     size = 1 + vmap(f)(x).abs() + vmap(f)(y).abs()
     return every({
         "monotonicity": equal(quotient, mu, tol=1e-6 * mu, why=why).drawn(
-            Series("pairs", (way @ Q[:, 0]) ** 2, growth_quotients("", f, x, y)),
+            Series("pairs", (way @ Q[:, 0]) ** 2, growth_quotients(f, x, y)),
             Series("μ", [0, 1], [mu, mu], "bound"),
             x="share of the pair along the flattest direction", y="growth of the gradient",
         ),
         "least eigenvalue": equal(eigenvalue, mu, tol=1e-6 * mu, why=why),
         "f above tangent + μ/2 |y − x|²": never(
-            gap > ROUNDING * size, why="equivalent; rounding stays below 1e-12 of the values"
+            gap > zoo.ROUNDING * size, why="equivalent; rounding stays below 1e-12 of the values"
         ),
     })
-
-
-def _spd(rng: torch.Generator, dim: int, condition: float) -> tuple[Tensor, Tensor]:
-    """Draw a matrix with eigenvalues from 1 / condition to 1, and its eigenvectors (columns)."""
-    Q = torch.linalg.qr(randn(rng, dim, dim)).Q
-    H = (Q * torch.logspace(-math.log10(condition), 0, dim, dtype=Q.dtype)) @ Q.mT
-    return (H + H.mT) / 2, Q
 
 
 @claim(control={"plus": "x^2"}, source="Nesterov 2018, sec. 2.1.3")
@@ -372,14 +272,14 @@ def strict_not_strong(
     widest: Annotated[float, Range(0.1, 1)] = 0.3, plus: Literal["nothing", "x^2"] = "nothing",
 ) -> Evidence:
     r"""$x^4$ is strictly, not strongly convex: from $-r$ to $r$ its gradient grows by $4r^2$."""
-    x, y = (_spread(seed.child(k).torch(), 500, 1, 2.0) for k in range(2))
+    x, y = (zoo.spread(seed.child(k).torch(), 500, 1, 2.0) for k in range(2))
     radii = torch.logspace(math.log10(widest), math.log10(widest) - 2, 13, dtype=x.dtype)
 
     def f(x: Tensor) -> Tensor:
         return (x**power + (x**2 if plus == "x^2" else 0)).sum()
 
     found = [strong_convexity(f, r.view(1, 1), -r.view(1, 1)) for r in radii]
-    quotients, curvatures = (torch.stack(one) for one in zip(*found, strict=True))
+    quotients, curvatures = map(torch.stack, zip(*found, strict=True))
     limit = power * (0.02 * widest) ** (power - 2)
     return every({
         "order": slope(
@@ -414,11 +314,7 @@ def lipschitz_is_sup_slope(
     expected = (ends if constant == "e^b" else ends[5].expand(11)).exp()
     ratios = torch.stack([steepest(ends[-1], gap) / ends[-1].exp() for gap in gaps])
     W, x = randn(rng, dim, dim), randn(rng, 2 * dim + 1, dim)
-    # the steepest ways in each norm: axes, signs of rows, and the first singular vector
-    ways = torch.cat([torch.eye(dim, dtype=x.dtype), W.sign(), torch.linalg.svd(W).Vh[:1]])
-    norms: dict[float, Function] = {
-        1: lambda v: v.abs().sum(), 2: torch.linalg.vector_norm, math.inf: lambda v: v.abs().max(),
-    }
+    y = x + zoo.steepest_ways(W)
     return every({
         "e^x up to b": equal(
             found / expected, 1.0, tol=1e-4, why="pairs 1e-5 apart are flatter by half of that"
@@ -430,8 +326,8 @@ def lipschitz_is_sup_slope(
             gaps, ratios, 1.0, tol=1e-4, why="half the distance of the last pair, and rounding"
         ),
         **{f"x ↦ Wx in the {order}-norm": equal_to_rounding(
-            lipschitz(lambda x: W @ x, x, x + ways, norm=norm), torch.linalg.matrix_norm(W, order)
-        ) for order, norm in norms.items()},
+            lipschitz(lambda x: W @ x, x, y, norm=norm), torch.linalg.matrix_norm(W, order)
+        ) for order, norm in zoo.NORMS.items()},
     })
 
 
@@ -441,18 +337,8 @@ def contraction(
     starts: Annotated[int, Range(1, 200)] = 20, steps: Annotated[int, Range(5, 500)] = 60,
 ) -> Evidence:
     r"""If $L<1$, the error after $t$ steps is at most $\frac{L^t}{1-L}\Vert x_1-x_0\Vert$."""
-    rng = seed.torch()
-    Q, b, x0 = (randn(rng, *one) for one in ((dim, dim), (dim,), (starts, dim)))
-    Q, scales = torch.linalg.qr(Q).Q, factor * torch.linspace(1, -0.8, dim, dtype=b.dtype)
-    M = (Q * scales) @ Q.mT
-    limit = torch.linalg.lstsq(torch.eye(dim) - M, b[:, None], driver="gelsd").solution[:, 0]
-    maps: dict[str, tuple[Function, Tensor, float, Tensor]] = {
-        "affine": (lambda x: x @ M.mT + b, 3 * x0, factor, limit),
-        # cos maps [0, 1] into itself, and is nowhere there steeper than sin 1
-        "cos": (torch.cos, rand(rng, starts, 1), math.sin(1), b.new_tensor([DOTTIE])),
-    }
-    parts, times = {}, torch.arange(steps + 1, dtype=b.dtype)[:, None]
-    for name, (f, x, L, at) in maps.items():
+    parts, times = {}, torch.arange(steps + 1, dtype=torch.float64)[:, None]
+    for name, (f, x, L, at) in zoo.contractions(seed.torch(), dim, starts, factor).items():
         trace = x[None]
         for _ in range(steps):
             trace = torch.cat([trace, f(trace[-1:])])
@@ -474,7 +360,7 @@ def contraction(
                 fixed_point(f, x[0], 1e-6, rate=rate) for rate in (L, None)
             )
             ends = torch.stack([found[-1] - at, guessed[-1] - at]).norm(dim=1)
-            powers = L ** torch.arange(len(found), dtype=b.dtype)
+            powers = L ** torch.arange(len(found), dtype=torch.float64)
             parts |= {
                 f"{name}: fixed_point": at_most(
                     ends, torch.tensor([1e-6, 1e-4]), why="rates it guesses are a little too low"
@@ -491,7 +377,7 @@ def condition_number_claim(
 ) -> Evidence:
     r"""$\kappa\ge1$, $\kappa(cH)=\kappa(H)$, $\kappa(A^\top A)=\kappa(A)^2$, and $\kappa=L/\mu$."""
     rng, sizes = seed.torch(), torch.logspace(-3, 3, 13, dtype=torch.float64)
-    H, Q = _spd(rng, dim, condition)
+    H, Q = zoo.spd(rng, dim, condition)
     A, x, D = randn(rng, dim + 2, dim), randn(rng, 2 * dim, dim), torch.ones(13, dim).double()
     y = x + torch.cat([Q.mT, randn(rng, dim, dim)])  # along every eigenvector, and at random
     D[:, 0] = sizes
@@ -529,36 +415,20 @@ def lagrangian(
     form: Literal["f − γ(g − c)", "f + γ(g − c)"] = "f − γ(g − c)",
 ) -> Evidence:
     r"""Stationary points of $f-\gamma(g-c)$ solve $\min f$ s.t. $g=c$, and $\gamma=df^*/dc$."""
-    rng, sign, h, parts = seed.torch(), 1 if form == "f − γ(g − c)" else -1, 1e-4, {}
-    a, p = F.normalize(randn(rng, dim), dim=0), F.softmax(randn(rng, dim), dim=0)
-    # f, g, and a start; then x*, γ and min f in closed form
-    problems: dict[str, tuple[Function, ...]] = {
-        "relative entropy": (
-            lambda x: (x * (x / p).log()).sum(), torch.sum, lambda c: c * torch.ones_like(a) / dim,
-            lambda c: c * p, lambda c: c.log() + 1, lambda c: c * c.log(),
-        ),
-        "nearest point of a plane": (
-            lambda x: x @ x, lambda x: a @ x, torch.ones_like(a).mul,
-            lambda c: c * a, lambda c: 2 * c, lambda c: c**2,
-        ),
-        "lowest point of a sphere": (
-            lambda x: a @ x, lambda x: x @ x, lambda c: 0.1 - c.sqrt() * a,
-            lambda c: -c.sqrt() * a, lambda c: -1 / (2 * c.sqrt()), lambda c: -c.sqrt(),
-        ),
-    }
-    at = a.new_tensor([c, c - h, c + h, 0.5, 1.0, 2.0, 3.0, 4.0])
-    reach = a.new_tensor([-0.3, 0.3])
-    for name, (f, g, start, solution, price, lowest) in problems.items():
-        found = [lagrange(f, g, float(one), start(one)) for one in at]
-        x, prices = (torch.stack(one) for one in zip(*found, strict=True))
+    sign, h, parts = 1 if form == "f − γ(g − c)" else -1, 1e-4, {}
+    at = torch.tensor([c, c - h, c + h, 0.5, 1.0, 2.0, 3.0, 4.0], dtype=torch.float64)
+    reach = torch.tensor([-0.3, 0.3], dtype=torch.float64)
+    for name, (f, g, start, solution, price, lowest) in zoo.constrained(seed.torch(), dim).items():
+        found = [lagrange(f, g, float(level), start(level)) for level in at]
+        x, prices = map(torch.stack, zip(*found, strict=True))
         values, prices = vmap(f)(x), sign * prices  # the multiplier of the other form is −γ
         parts |= {
             f"{name}: γ = df*/dc": equal(
                 prices[0], (values[2] - values[1]) / (2 * h), tol=1e-6,
                 why="a central difference errs by its step squared, 1e-8, times f*'''",
             ).drawn(
-                *(Series("slope γ", one + reach, value + price * reach, "other")
-                  for one, value, price in zip(at[3:], values[3:], prices[3:], strict=True)),
+                *(Series("slope γ", level + reach, value + slope * reach, "other")
+                  for level, value, slope in zip(at[3:], values[3:], prices[3:], strict=True)),
                 Series("f(x*)", at[3:], values[3:]),
                 Series("in closed form", at[3:], lowest(at[3:]), "predicted"),
                 x="level c of the constraint", y="least f",

@@ -9,6 +9,7 @@ from torch import Tensor
 from torch.distributions import Categorical, kl_divergence
 from torch.nn import functional as F
 
+from principia.lab.draws import randn
 from principia.lab.evidence import (
     Evidence,
     Series,
@@ -17,9 +18,9 @@ from principia.lab.evidence import (
     claim,
     equal_to_rounding,
     every,
+    mean_is,
     never,
     tends_to,
-    within_errors,
 )
 from principia.lab.params import Range
 from principia.lab.seeds import Seed
@@ -54,10 +55,9 @@ def entropy_bounds(
     most, sure, even = math.log(outcomes), torch.eye(outcomes).double(), _even(outcomes)
     right, largest, few = entropy(p), p.amax(dim=-1), slice(0, 400)
     values = right if normalized else entropy_in_nats((100 * p).round())  # as of 100 counts
+    outside = (values < -ROUNDING) | (values > most * (1 + ROUNDING))
     return every({
-        "draws": never(
-            (values < -ROUNDING) | (values > most * (1 + ROUNDING)), why=THEOREM
-        ).drawn(
+        "draws": never(outside, why=THEOREM).drawn(
             Series("draws of p", largest[few], values[few]),
             Series("log n", [1 / outcomes, 1], [most, most], role="bound"),
             Series("0", [1 / outcomes, 1], [0, 0], role="bound"),
@@ -99,7 +99,7 @@ def cross_entropy_splits(
     # with exact zeros, which in the wrong order are an infinite surplus
     p = (_draw(seed, 1000, outcomes, 1.0) - 0.3 / outcomes).clamp(min=0)
     p = p / p.sum(dim=-1, keepdim=True)
-    logits = torch.randn(1000, outcomes, generator=seed.torch(), dtype=torch.float64)
+    logits = randn(seed.torch(), 1000, outcomes)
     q, x = logits.softmax(dim=-1), torch.linspace(0.01, 0.99, 99, dtype=torch.float64)
     coin, coins = _coin(torch.full_like(x, p_1)), _coin(x)
     return every({
@@ -131,7 +131,7 @@ def cross_entropy_minimizer(
     objective: Literal["H(p, q)", "H(q, p)"] = "H(p, q)",
 ) -> Evidence:
     r"""$\operatorname{argmin}_qH(p,q)=p$: no other law codes p as cheaply."""
-    p = (_draw(seed, 1, outcomes, 1.0)[0] + _even(outcomes)) / 2
+    p = _likely(seed, outcomes)
 
     def cost(q: Tensor) -> Tensor:
         p_too = p.expand_as(q)
@@ -148,6 +148,11 @@ def cross_entropy_minimizer(
         ),
         "other laws": never(cost(others) < cost(p) - ROUNDING, why=THEOREM),
     })
+
+
+def _likely(seed: Seed, outcomes: int) -> Tensor:
+    """Draw one law of which no outcome is rare."""
+    return (_draw(seed, 1, outcomes, 1.0)[0] + _even(outcomes)) / 2
 
 
 def _descend(loss: Callable[[Tensor], Tensor], outcomes: int) -> Tensor:
@@ -193,9 +198,7 @@ def kl_nonnegative(
     })
 
 
-def _pairs(
-    seed: Seed, draws: int, outcomes: int, concentration: float
-) -> tuple[Tensor, Tensor]:
+def _pairs(seed: Seed, draws: int, outcomes: int, concentration: float) -> tuple[Tensor, Tensor]:
     """Draw pairs of laws at all distances, from near ones to such as have nothing in common."""
     p, q = (_draw(seed.child(name), draws, outcomes, concentration) for name in "pq")
     share = torch.logspace(-3, 0, draws, dtype=torch.float64)[:, None]
@@ -212,8 +215,7 @@ def maximum_likelihood_is_cross_entropy(
     product: Literal["outcomes", "samples"] = "outcomes",
 ) -> Evidence:
     r"""$\frac1n\log\prod_{k=1}^Kq_k^{n\hat p_k}=-H(\hat p,q)$, with $\hat p$ from n samples."""
-    truth = (_draw(seed, 1, outcomes, 1.0)[0] + _even(outcomes)) / 2
-    x = JointTable(truth, ("x",)).sample(samples, seed.torch())[:, 0]
+    x = JointTable(_likely(seed, outcomes), ("x",)).sample(samples, seed.torch())[:, 0]
     q = _draw(seed.child("models"), 200, outcomes, 1.0)
     shares = x.bincount(minlength=outcomes).double() / samples
     powers = samples * shares
@@ -249,13 +251,10 @@ def jsd_bounded(
 ) -> Evidence:
     r"""$0\le JSD\le\log2$ for any number of outcomes, symmetric; $\log2$ iff disjoint supports."""
     most = math.log(outcomes if maximum == "log n" else 2)
-    sizes, found, back, distances = (2, 3, 5, 8, 13, 21, 34, 50), [], [], []
-    for n in sizes:
-        p, q = _pairs(seed.child(n), DRAWS // len(sizes), n, concentration)
-        found.append(jsd(p, q))
-        back.append(jsd(q, p))
-        distances.append(total_variation(p, q))
-    values, distance = torch.cat(found), torch.cat(distances)
+    sizes = (2, 3, 5, 8, 13, 21, 34, 50)
+    pairs = [_pairs(seed.child(n), DRAWS // len(sizes), n, concentration) for n in sizes]
+    values, distance = (torch.cat([f(p, q) for p, q in pairs]) for f in (jsd, total_variation))
+    back = torch.cat([jsd(q, p) for p, q in pairs])
     half = outcomes // 2
     left = F.pad(_draw(seed, 100, half, concentration), (0, outcomes - half))
     apart = jsd(left, F.pad(_draw(seed, 100, outcomes - half, concentration), (half, 0)))
@@ -269,7 +268,7 @@ def jsd_bounded(
             x="total variation", y="Jensen-Shannon divergence, nats",
         ),
         "draws": never((values < -ROUNDING) | (values > most + ROUNDING), why=THEOREM),
-        "symmetric": equal_to_rounding(values, torch.cat(back)),
+        "symmetric": equal_to_rounding(values, back),
         "log 2 only if disjoint": at_most(
             values, math.log(2) * distance, slack=ROUNDING, why=f"Lin's inequality, {THEOREM}"
         ),
@@ -341,18 +340,16 @@ def posterior_total_variation(
     r"""$KL(Q\Vert P)\le\epsilon$: $E_QTV(Q(\cdot\mid x),P(\cdot\mid x))\le\sqrt{\epsilon/2}$."""
     draws, rng = 10_000, seed.child("noise").torch()
     Q = _draw(seed, draws, inputs * labels, 1.0)
-    noise = torch.randn(Q.shape, generator=rng, dtype=torch.float64)
     scale = torch.logspace(-2, 1, draws, dtype=torch.float64)[:, None]
-    P = Q * (scale * noise).exp()  # laws at all distances
+    P = Q * (scale * randn(rng, *Q.shape)).exp()  # laws at all distances
     P = P / P.sum(dim=-1, keepdim=True)
     eps = kl(Q, P)
     Q, P = (law.reshape(draws, inputs, labels) for law in (Q, P))
     seen_Q, seen_P = Q.sum(dim=-1), P.sum(dim=-1)
     given_Q, given_P = Q / seen_Q[..., None], P / seen_P[..., None]
     distances = total_variation(given_Q, given_P)  # (draws, inputs)
-    shown = (seen_Q * distances).sum(dim=-1)
-    if posteriors == "at worst":
-        shown = distances.amax(dim=-1)
+    mean, worst = (seen_Q * distances).sum(dim=-1), distances.amax(dim=-1)
+    shown = mean if posteriors == "on average" else worst
     bound, few = (eps / 2).sqrt(), slice(0, draws, draws // 400)
     chain = kl(seen_Q, seen_P) + (seen_Q * kl(given_Q, given_P)).sum(dim=-1)
     return every({
@@ -410,10 +407,7 @@ def mutual_information_zero(
     information = mutual_information(joint)
     product = joint.sum(dim=2)[:, :, None] * joint.sum(dim=1)[:, None]
     apart = total_variation(joint.flatten(1), product.flatten(1))
-    x, y = (
-        (_draw(seed.child(name), 1, size, 1.0)[0] + _even(size)) / 2
-        for name, size in (("x", rows), ("y", columns))
-    )
+    x, y = (_likely(seed.child(name), size) for name, size in (("x", rows), ("y", columns)))
     diagonal = F.one_hot(torch.arange(rows) % columns, columns).double() / rows
     table = (1 - coupling) * x[:, None] * y + coupling * diagonal
     draws = JointTable(table, ("x", "y")).sample(samples * repetitions, seed.child("n").torch())
@@ -421,24 +415,19 @@ def mutual_information_zero(
     sizes = [samples // 8, samples // 4, samples // 2, samples]
     found = [plug_in_mi(a[:, :n], b[:, :n]) for n in sizes]
     mended = plug_in_mi(a, b, correction="miller-madow")
-    errors = [float(one.std()) / repetitions**0.5 for one in (*found, mended)]
     bias = (rows - 1) * (columns - 1) / (2 * torch.tensor(sizes, dtype=torch.float64))
     # an entropy's next term is (1 - sum 1/p) / 12n²; of three entropies, this, and once more of it
     rest = 2 * float(((1 / x).sum() - 1) * ((1 / y).sum() - 1)) / (12 * samples**2)
     why = "the mean over repetitions, and twice the next term of the bias, in 1/n²"
     return every({
         "independent table": equal_to_rounding(mutual_information(table), 0.0),
-        "mean of the plug-in estimate": within_errors(
-            found[-1].mean(), bias[-1], error=errors[3], bias=rest, why=why
-        ).drawn(
-            Series("mean plug-in estimate", sizes, [float(one.mean()) for one in found],
-                   error=[5 * one for one in errors[:4]]),
+        "mean of the plug-in estimate": mean_is(found[-1], bias[-1], bias=rest, why=why).drawn(
+            Series("mean plug-in estimate", sizes, [each.mean() for each in found],
+                   error=[5 * (each.std() / repetitions**0.5) for each in found]),
             Series("(K - 1)(M - 1) / 2n", sizes, bias, role="predicted"),
             x="samples n", y="mutual information, nats", log="xy",
         ),
-        "mean of the corrected estimate": within_errors(
-            mended.mean(), 0.0, error=errors[4], bias=rest, why=why
-        ),
+        "mean of the corrected estimate": mean_is(mended, 0.0, bias=rest, why=why),
         "entropies": equal_to_rounding(
             information,
             entropy(joint.sum(dim=2)) + entropy(joint.sum(dim=1)) - entropy(joint.flatten(1)),

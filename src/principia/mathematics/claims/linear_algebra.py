@@ -1,13 +1,14 @@
 r"""Matrices: what is true of it, and what would refute it."""
 
 import functools
+import itertools
 from typing import Annotated, Literal
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from principia.lab.draws import randn
+from principia.lab.draws import rand, randn
 from principia.lab.evidence import (
     Evidence,
     Series,
@@ -23,10 +24,7 @@ from principia.lab.evidence import (
 from principia.lab.params import Range
 from principia.lab.seeds import Seed
 from principia.mathematics.linear_algebra import (
-    SIGNS,
-    Draws,
     definiteness,
-    drawn_spectra,
     frobenius_norm,
     is_psd,
     kron_matvec,
@@ -35,10 +33,12 @@ from principia.mathematics.linear_algebra import (
     psd_factor,
     ridge_pinv,
     spectral_norm,
-    turned,
     woodbury_solve,
 )
 
+Draws = Annotated[int, Range(20, 1000)]
+# the least and the greatest sign of the eigenvalues of a kind
+SIGNS = {"PD": (1, 1), "PSD": (0, 1), "ND": (-1, -1), "NSD": (-1, 0), "indefinite": (-1, 1)}
 ALIKE = "equivalent: no exception"
 
 
@@ -52,14 +52,13 @@ def psd_characterizations(
 ) -> Evidence:
     r"""$x^\top Ax\ge0$, $\lambda_i\ge0$, all principal minors $\ge0$ and $A=LL^\top$ are one."""
     rng = seed.torch()
-    names, spectra = drawn_spectra(rng, matrices, dim, *SIGNS)
+    names, spectra = _drawn_spectra(rng, matrices, dim, *SIGNS)
     # trace and determinant cannot tell -1, -1, 3, 1, ... from positive eigenvalues
     names[-1], spectra[-1] = "indefinite", torch.tensor([-1, -1, 3] + [1] * (dim - 3))
-    A, least = turned(rng, spectra), spectra.amin(dim=1)
+    A, least = _turned(rng, spectra), spectra.amin(dim=1)
     truth, trace, det = least >= 0, _trace(A), torch.linalg.det(A)
     if test == "trace and determinant":
-        verdict = (trace >= 0) & (det >= -1e-12)
-        return never(verdict != truth, why=ALIKE).drawn(
+        return never(((trace >= 0) & (det >= -1e-12)) != truth, why=ALIKE).drawn(
             Series("matrices", least, torch.minimum(trace, det)),
             x="smallest eigenvalue", y="smaller one of trace and determinant",
         )
@@ -76,12 +75,30 @@ def psd_characterizations(
         "x'Ax": never((found >= -1e-10) != truth, why=ALIKE),
         "eigenvalues": never(is_psd(A) != truth, why=ALIKE),
         "A = LL'": never(is_psd(A, method="cholesky") != truth, why=ALIKE),
-        "names": never(np.array([definiteness(one) for one in A]) != np.array(names), why=ALIKE),
+        "names": never(np.array([definiteness(M) for M in A]) != np.array(names), why=ALIKE),
         "trace and determinant": at_least(
             torch.stack([trace, det])[:, truth], 0.0, slack=1e-12,
             why="sum and product of numbers >= 0, after rounding",
         ),
     })
+
+
+def _drawn_spectra(
+    rng: torch.Generator, count: int, dim: int, *kinds: str
+) -> tuple[list[str], Tensor]:
+    """Draw eigenvalues (count, dim) for each kind in turn; the others have sizes of 0.3 to 1."""
+    names = list(itertools.islice(itertools.cycle(kinds), count))
+    ends = torch.tensor([SIGNS[name] for name in names], dtype=torch.float64)
+    chosen = torch.randint(0, 2, (count, dim), generator=rng)
+    chosen[:, 0], chosen[:, 1] = 0, 1  # both signs occur
+    return names, ends.gather(1, chosen) * (0.3 + 0.7 * rand(rng, count, dim))
+
+
+def _turned(rng: torch.Generator, values: Tensor) -> Tensor:
+    """Make symmetric matrices (B, n, n) with these eigenvalues (B, n) and random eigenvectors."""
+    Q = torch.linalg.qr(randn(rng, *values.shape, values.shape[-1])).Q
+    A = (Q * values[:, None, :]) @ Q.mT
+    return (A + A.mT) / 2
 
 
 def _trace(A: Tensor) -> Tensor:
@@ -95,7 +112,7 @@ def sylvester_definite(
 ) -> Evidence:
     r"""PD: all leading minors are $>0$; ND: their signs alternate, the first being negative."""
     rng = seed.torch()
-    A = turned(rng, drawn_spectra(rng, matrices, dim, "PD", "ND", "indefinite")[1])
+    A = _turned(rng, _drawn_spectra(rng, matrices, dim, "PD", "ND", "indefinite")[1])
     A[-1] = torch.eye(dim)
     A[-1, 0, 1] = A[-1, 1, 0] = 2  # [[1, 2], [2, 1]] is indefinite; with [[1, 4], [0, 1]] as well
     values = torch.linalg.eigvalsh(A)
@@ -122,9 +139,9 @@ def sylvester_semidefinite(
 ) -> Evidence:
     r"""PSD needs every principal minor $\ge0$, not only the leading ones."""
     rng = seed.torch()
-    spectra = drawn_spectra(rng, matrices, dim, "PSD", "NSD", "indefinite")[1]
+    spectra = _drawn_spectra(rng, matrices, dim, "PSD", "NSD", "indefinite")[1]
     spectra[:, 2:3] = 0  # all singular, but for indefinite ones of two rows
-    A = turned(rng, spectra)
+    A = _turned(rng, spectra)
     A[-2:] = 0
     A[-2, 1, 1], A[-1, :2, :2] = -1, 1  # diag(0, -1), and ones
     least = torch.linalg.eigvalsh(A)[:, 0]
@@ -154,8 +171,7 @@ def kernel_gram_psd(
     }
     parts = {}
     for name in list(kernels)[:3] if kernel == "all three" else [kernel]:
-        gram = kernels[name]()
-        values = torch.linalg.eigvalsh(gram)
+        values = torch.linalg.eigvalsh(gram := kernels[name]())
         least = values[:, 0] / values.abs().amax(dim=1)
         parts[name] = at_least(
             least, 0.0, slack=1e-10, why="rounding, as a share of the largest eigenvalue"
@@ -174,14 +190,14 @@ def cholesky(
 ) -> Evidence:
     r"""$A=LL^\top$ with a triangular $L$ of positive diagonal iff A is PD; jitter helps others."""
     rng = seed.torch()
-    spectra = drawn_spectra(rng, matrices, dim, kind)[1]
+    spectra = _drawn_spectra(rng, matrices, dim, kind)[1]
     spectra[:, 0] *= torch.logspace(-6, 0, matrices, dtype=spectra.dtype)  # some nearly singular
-    A = turned(rng, spectra)
+    A = _turned(rng, spectra)
     L, failed = torch.linalg.cholesky_ex(A)
     L = psd_factor(A) if kind == "PD" else L
     minors = leading_minors(A)
     pivots = torch.cat([minors[:, :1], minors[:, 1:] / minors[:, :-1]], dim=1)
-    singular = turned(rng, drawn_spectra(rng, matrices, dim, "PSD")[1])
+    singular = _turned(rng, _drawn_spectra(rng, matrices, dim, "PSD")[1])
     root, jitter = psd_factor(singular), 1e-8
     raised = torch.linalg.cholesky(singular + jitter * torch.eye(dim).to(A))
     missed = torch.linalg.matrix_norm(raised @ raised.mT - singular, ord=2)
@@ -238,8 +254,7 @@ def frobenius(
     r"""$\sum A_{ij}^2=\mathrm{Tr}A^\top A=\sum\sigma_i^2$, and $\Vert QA\Vert_F=\Vert A\Vert_F$."""
     rng = seed.torch()
     A, turn = randn(rng, matrices, rows, columns), randn(rng, matrices, rows, rows)
-    if Q == "orthogonal":
-        turn = torch.linalg.qr(turn).Q
+    turn = torch.linalg.qr(turn).Q if Q == "orthogonal" else turn
     exact = torch.linalg.matrix_norm(A)
     return every({
         "‖QA‖": _titled(equal_to_rounding(frobenius_norm(turn @ A), exact), "‖A‖", "‖QA‖"),
@@ -262,14 +277,14 @@ def spectral_norm_claim(
     exact, numbers = torch.linalg.svdvals(A)[0], np.arange(1, 13)
     found = [spectral_norm(A, steps=int(t), rng=seed.child("start").torch()) for t in numbers]
     errors = (exact - torch.stack(found)).clamp(min=1e-16)
-    x = randn(rng, columns, 1000)
-    L, R = randn(rng, 2, pairs, 4, 4)
+    x, (L, R), few = randn(rng, columns, 1000), randn(rng, 2, pairs, 4, 4), slice(0, 300)
     L[0] = R[0] = 1
-    size = functools.partial(torch.linalg.matrix_norm, ord=2)
-    if norm == "largest entry":
-        size = lambda M: M.abs().amax(dim=(1, 2))  # noqa: E731
+
+    def size(M: Tensor) -> Tensor:
+        entries = norm == "largest entry"
+        return M.abs().amax(dim=(1, 2)) if entries else torch.linalg.matrix_norm(M, ord=2)
+
     products, bounds = size(L @ R), size(L) * size(R)
-    few = slice(0, 300)
     return every({
         "‖AB‖ ≤ ‖A‖‖B‖": never(products > bounds * (1 + 1e-12), why="a theorem").drawn(
             Series("products", bounds[few], products[few]),
@@ -308,24 +323,22 @@ def woodbury(
     r"""$(A+UCV)^{-1}=A^{-1}-A^{-1}U(C^{-1}+VA^{-1}U)^{-1}VA^{-1}$, and the same with $A=I$."""
     rng = seed.torch()
     U, V, C = randn(rng, n, k) / n**0.5, randn(rng, k, n) / n**0.5, randn(rng, k, k)
-    A = turned(rng, 1 + torch.rand(1, n, generator=rng, dtype=U.dtype))[0]
+    A = _turned(rng, 1 + rand(rng, 1, n))[0]
     core, b, parts = C if inner == "C" else torch.linalg.inv(C), randn(rng, n, 3), {}
-    for name, one in (("general A", A), ("A = I", torch.eye(n).to(A))):
-        inverse, exact = torch.linalg.inv(one), torch.linalg.inv(one + U @ C @ V)
+    for name, M in (("general A", A), ("A = I", torch.eye(n).to(A))):
+        inverse, exact = torch.linalg.inv(M), torch.linalg.inv(M + U @ C @ V)
         ours = inverse - inverse @ U @ torch.linalg.inv(core + V @ inverse @ U) @ V @ inverse
         parts[name] = _titled(
             equal_to_rounding(ours, exact), "entry of the inverse", "by the formula"
         )
-        solver = functools.partial(torch.linalg.solve, one)
+        solver = functools.partial(torch.linalg.solve, M)
         parts[f"woodbury_solve, {name}"] = equal_to_rounding(
             woodbury_solve(solver, U, C, V, b), exact @ b
         )
-    diagonal = 1 + torch.rand(n, generator=rng, dtype=U.dtype)
+    diagonal = 1 + rand(rng, n)
     solved = woodbury_solve(diagonal, U, C, V, b[:, 0])
-    return every({
-        **parts,
-        "a diagonal": equal_to_rounding(diagonal * solved + U @ (C @ (V @ solved)), b[:, 0])
-    })
+    parts["a diagonal"] = equal_to_rounding(diagonal * solved + U @ (C @ (V @ solved)), b[:, 0])
+    return every(parts)
 
 
 @claim(control={"form": "(I + BA)^-1 A"}, source="Henderson and Searle 1981, sec. 1")
@@ -374,7 +387,7 @@ def pseudoinverse_limits(
             missed, ridges / (1 + ridges), tol=1e-8, why="rounding of squares up to 9, over σ²"
         )
     fourfold = [exact @ W @ exact - exact, (exact @ W).mT - exact @ W, (W @ exact).mT - W @ exact]
-    defects = torch.stack([one.abs().max() for one in [W @ exact @ W - W, *fourfold]])
+    defects = torch.stack([gap.abs().max() for gap in [W @ exact @ W - W, *fourfold]])
     return every({**parts, "Penrose's four equations": equal_to_rounding(defects, 0.0)})
 
 
@@ -387,9 +400,8 @@ def one_sided_inverses(
     wide_product: Literal["W pinv(W)", "pinv(W) W"] = "W pinv(W)",
 ) -> Evidence:
     r"""Wide W of full rank: $W^\top(WW^\top)^{-1}$ has $WW^+=I$; tall W has a left inverse."""
-    wide, tall = randn(seed.torch(), 2, few, many)
-    tall = tall.mT
-    right = wide.mT @ torch.linalg.inv(wide @ wide.mT)
+    wide, other = randn(seed.torch(), 2, few, many)
+    tall, right = other.mT, wide.mT @ torch.linalg.inv(wide @ wide.mT)
     left = torch.linalg.inv(tall.mT @ tall) @ tall.mT
     product = wide @ right if wide_product == "W pinv(W)" else right @ wide
     values = torch.linalg.eigvalsh((product + product.mT) / 2)
@@ -416,11 +428,9 @@ def kronecker(
     A, B, X = randn(rng, m, n), randn(rng, p, q), randn(rng, n, q)
     A2, B2 = randn(rng, n, m), randn(rng, q, p)
     listed = torch.ravel if vec == "row-major" else lambda M: M.mT.ravel()
-    many, big = randn(rng, 3, n * q), torch.kron(A, B)
+    many, big, moved = randn(rng, 3, n * q), torch.kron(A, B), listed(A @ X @ B.mT)
     return every({
-        "vec": _titled(
-            equal_to_rounding(listed(A @ X @ B.mT), big @ listed(X)), "(A⊗B) vec(X)", "vec(AXB')"
-        ),
+        "vec": _titled(equal_to_rounding(moved, big @ listed(X)), "(A⊗B) vec(X)", "vec(AXB')"),
         "product": equal_to_rounding(big @ torch.kron(A2, B2), torch.kron(A @ A2, B @ B2)),
         "kron_matvec": equal_to_rounding(kron_matvec(A, B, many), many @ big.mT),
     })

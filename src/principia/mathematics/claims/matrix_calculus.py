@@ -26,6 +26,10 @@ from principia.lab.evidence import (
 from principia.lab.params import Choice, Range
 from principia.lab.seeds import Seed
 from principia.mathematics.matrix_calculus import (
+    MATRIX_RULES,
+    RULES,
+    SCALAR_RULES,
+    VECTOR_RULES,
     Function,
     Rule,
     contract,
@@ -40,82 +44,6 @@ Draws = Annotated[int, Range(1, 20)]
 ROUNDING = 1e-12  # of a difference of a few numbers of size 1
 GRID = 5e-4  # between two slopes that are tried
 AUTOGRAD = "automatic differentiation"
-
-SCALAR_RULES: Mapping[str, Rule] = {  # a scalar by a vector
-    "linear": Rule(
-        r"\partial\,a^\top x=a", "x: n; a: n", lambda x, a: a @ x, lambda x, a: a),
-    "square": Rule(r"\partial\,x^\top x=2x", "x: n", lambda x: x @ x, lambda x: 2 * x),
-    "bilinear": Rule(r"\partial\,b^\top Ax=A^\top b", "x: n; A: m n; b: m",
-        lambda x, A, b: b @ A @ x, lambda x, A, b: A.mT @ b),
-    "quadratic": Rule(r"\partial\,x^\top Ax=(A+A^\top)x", "x: n; A: n n",
-        lambda x, A: x @ A @ x, lambda x, A: (A + A.mT) @ x),
-    "affine": Rule(r"\partial(Ax+b)^\top C(Dx+e)=D^\top C^\top(Ax+b)+A^\top C(Dx+e)",
-        "x: n; A: m n; b: m; C: m k; D: k n; e: k",
-        lambda x, A, b, C, D, e: (A @ x + b) @ C @ (D @ x + e),
-        lambda x, A, b, C, D, e: D.mT @ C.mT @ (A @ x + b) + A.mT @ C @ (D @ x + e)),
-    "distance": Rule(r"\partial\Vert x-b\Vert=\frac{x-b}{\Vert x-b\Vert}", "x: n; b: n",
-        lambda x, b: (x - b).norm(), lambda x, b: (x - b) / (x - b).norm()),
-    "squared_norm": Rule(r"\partial\Vert f\Vert^2=2J_f^\top f", "x: n; f: n -> m",
-        lambda x, f: f(x) @ f(x), lambda x, f: 2 * jacobian(f, x).mT @ f(x)),
-    "inner_product": Rule(r"\partial(f^\top Ag)=J_f^\top Ag+J_g^\top A^\top f",
-        "x: n; A: m k; f: n -> m; g: n -> k", lambda x, A, f, g: f(x) @ A @ g(x),
-        lambda x, A, f, g: jacobian(f, x).mT @ A @ g(x) + jacobian(g, x).mT @ A.mT @ f(x)),
-    "relu": Rule(r"\partial(b^\top x)_+=1\{b^\top x>0\}\,b", "x: n; b: n",
-        lambda x, b: (b @ x).relu(), lambda x, b: (b @ x > 0) * b),
-    "max": Rule(r"\partial\max(x)=e_{\mathrm{argmax}}", "x: n",
-        lambda x: x.max(), lambda x: (torch.arange(len(x)) == x.argmax()).to(x)),
-}
-VECTOR_RULES: Mapping[str, Rule] = {  # a vector by a vector
-    "product": Rule(r"\partial(uf)=uJ_f+f\,\nabla u^\top", "x: n; u: n ->; f: n -> m",
-        lambda x, u, f: u(x) * f(x),
-        lambda x, u, f: u(x) * jacobian(f, x) + torch.outer(f(x), jacobian(u, x))),
-    "entrywise": Rule(r"\partial(x\odot a)=\mathrm{diag}\,a", "x: n; a: n",
-        lambda x, a: x * a, lambda x, a: a.diag()),
-    "matrix": Rule(r"\partial Ax=A", "x: n; A: m n", lambda x, A: A @ x, lambda x, A: A),
-    "row_vector": Rule(r"\partial\,x^\top A=A^\top", "x: n; A: n m",
-        lambda x, A: x @ A, lambda x, A: A.mT),
-    "matrix_of_function": Rule(r"\partial(Af)=AJ_f", "x: n; A: k m; f: n -> m",
-        lambda x, A, f: A @ f(x), lambda x, A, f: A @ jacobian(f, x)),
-}
-MATRIX_RULES: Mapping[str, Rule] = {  # a scalar by a matrix
-    "matrix_bilinear": Rule(r"\partial\,a^\top Xb=ab^\top", "X: m n; a: m; b: n",
-        lambda X, a, b: a @ X @ b, lambda X, a, b: torch.outer(a, b)),
-    "transposed": Rule(r"\partial\,a^\top X^\top b=ba^\top", "X: m n; a: n; b: m",
-        lambda X, a, b: a @ X.mT @ b, lambda X, a, b: torch.outer(b, a)),
-    "gram": Rule(r"\partial\,a^\top X^\top Xb=X(ab^\top+ba^\top)", "X: m n; a: n; b: n",
-        lambda X, a, b: (X @ a) @ (X @ b),
-        lambda X, a, b: X @ (torch.outer(a, b) + torch.outer(b, a))),
-    "quadratic_by_matrix": Rule(r"\partial\,x^\top Ax/\partial A=xx^\top", "A: n n; x: n",
-        lambda A, x: x @ A @ x, lambda A, x: torch.outer(x, x)),
-    "trace_product": Rule(
-        r"\partial\,\mathrm{Tr}(AXB)=A^\top B^\top", "X: m n; A: k m; B: n k",
-        lambda X, A, B: (A @ X @ B).trace(), lambda X, A, B: A.mT @ B.mT),
-    "trace_transposed": Rule(r"\partial\,\mathrm{Tr}(AX^\top B)=BA", "X: m n; A: k n; B: m k",
-        lambda X, A, B: (A @ X.mT @ B).trace(), lambda X, A, B: B @ A),
-    "trace_inner": Rule(r"\partial\,\mathrm{Tr}(X^\top A)=A", "X: m n; A: m n",
-        lambda X, A: (X.mT @ A).trace(), lambda X, A: A),
-    "trace_square": Rule(r"\partial\,\mathrm{Tr}(XX^\top)=2X", "X: m n",
-        lambda X: (X @ X.mT).trace(), lambda X: 2 * X),
-    "trace_inverse": Rule(r"\partial\,\mathrm{Tr}(SX^{-1})=-X^{-\top}S^\top X^{-\top}",
-        "X: n*n; S: n n", lambda X, S: torch.linalg.solve(X, S, left=False).trace(),
-        lambda X, S: -X.inverse().mT @ S.mT @ X.inverse().mT),
-    "log_determinant": Rule(r"\partial\log|\det X|=X^{-\top}", "X: n*n",
-        lambda X: torch.linalg.slogdet(X).logabsdet, lambda X: X.inverse().mT),
-    "weights": Rule(r"\partial\,w^\top Vx/\partial V=w\,x^\top", "V: m n; w: m; x: n",
-        lambda V, w, x: w @ (V @ x), lambda V, w, x: torch.kron(w, x).reshape(V.shape)),
-}
-RULES: Mapping[str, Rule] = {
-    **SCALAR_RULES, **VECTOR_RULES, **MATRIX_RULES,
-    "vector_by_matrix": Rule(
-        r"\partial(Xa)_i/\partial X_{kl}=\delta_{ik}a_l", "X: m n; a: n", lambda X, a: X @ a,
-        lambda X, a: torch.einsum("ik,l->ikl", torch.eye(len(X)).to(X), a)),
-    "sandwich": Rule(
-        r"\partial(A_1BA_2)/\partial X=(A_1\otimes A_2^\top)\,\partial B/\partial X",
-        "X: p q; A1: k m; A2: n k; B: p q -> m n", lambda X, A1, A2, B: A1 @ B(X) @ A2,
-        lambda X, A1, A2, B: (
-            torch.kron(A1, A2.mT.contiguous()) @ jacobian(B, X).flatten(2).flatten(0, 1)
-        ).reshape(len(A1), A2.shape[1], *X.shape)),  # rows of matrices, one after the other
-}
 MISREAD: Mapping[str, Rule] = {  # in none of them a shape betrays the error
     "quadratic as 2Ax": replace(RULES["quadratic"], derivative=lambda x, A: 2 * A @ x),
     "row_vector as A": replace(
@@ -311,7 +239,7 @@ def max_gradient(
     r"""The gradient of a maximum is a vector, $\nabla\max(x)=e_{\mathrm{argmax}}$."""
     x = randn(seed.torch(), draws, dim)
     gradient = vmap(jacrev(torch.amax))(x)
-    claimed = torch.stack([RULES["max"].derivative(one) for one in x])[:, None]
+    claimed = torch.stack([RULES["max"].derivative(point) for point in x])[:, None]
     if formula == "diag(e)":
         claimed = claimed[:, 0].diag_embed()  # each row of a matrix would have to be the gradient
     entries = range(1, dim + 1)

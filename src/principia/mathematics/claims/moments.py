@@ -1,8 +1,8 @@
 r"""Moments: what is true of it, and what would refute it."""
 
+import functools
 import itertools
 import math
-from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
 import numpy as np
@@ -12,6 +12,7 @@ from scipy.special import ndtr
 from torch import Tensor, distributions
 from torch.distributions import Bernoulli, Binomial, Gamma, MultivariateNormal, Normal, Poisson
 
+from principia.lab.draws import rand, randn
 from principia.lab.evidence import (
     Evidence,
     Series,
@@ -29,6 +30,7 @@ from principia.mathematics.moments import (
     RunningMoments,
     affine_cov,
     empirical_mgf,
+    isserlis,
     log_mgf,
     mgf,
     raw_moment,
@@ -40,6 +42,7 @@ Samples = Annotated[int, Range(20_000, 500_000)]
 Rows = Annotated[int, Range(10, 5000)]
 Shape = Annotated[float, Range(1, 6)]
 QUADRATURE = "quadrature, asked for ten digits"
+ONE = torch.ones((), dtype=torch.float64)
 
 
 @claim(control={"subtracted": "E|X|²"}, source="by linearity of the expectation")
@@ -49,45 +52,48 @@ def variance_identity(
     subtracted: Literal["E[X]²", "E|X|²"] = "E[X]²",
 ) -> Evidence:
     r"""$\mathrm{Var}X=E[X^2]-E[X]^2=\int(t-\mu)^2f(t)\,dt$, for five laws with a density."""
-    rng, one = seed.numpy(), torch.ones((), dtype=torch.float64)
+    rng, inf = seed.numpy(), math.inf
     laws: dict[str, tuple[Any, float, float, np.ndarray]] = {
-        "normal": (Normal(mean * one, size), -math.inf, math.inf, rng.normal(mean, size, samples)),
-        "gamma": (Gamma(3 * one, 1 / size), 0, math.inf, rng.gamma(3, size, samples)),
-        "beta": (distributions.Beta(2 * one, 3 * one), 0, 1, rng.beta(2, 3, samples)),
-        "uniform": (distributions.Uniform(-size * one, 2 * size), -size, 2 * size,
+        "normal": (Normal(mean * ONE, size), -inf, inf, rng.normal(mean, size, samples)),
+        "gamma": (Gamma(3 * ONE, 1 / size), 0, inf, rng.gamma(3, size, samples)),
+        "beta": (distributions.Beta(2 * ONE, 3 * ONE), 0, 1, rng.beta(2, 3, samples)),
+        "uniform": (distributions.Uniform(-size * ONE, 2 * size), -size, 2 * size,
                     rng.uniform(-size, 2 * size, samples)),
-        "Laplace": (distributions.Laplace(one, size), -math.inf, math.inf,
-                    rng.laplace(1, size, samples)),
+        "Laplace": (distributions.Laplace(ONE, size), -inf, inf, rng.laplace(1, size, samples)),
     }
-    found = np.array([_integrals(*case[:3]) for case in laws.values()])
-    first, absolute, second, by_integral = found.T
+    integrals = np.array([_integrals(*case[:3]) for case in laws.values()])
+    first, absolute, second, by_integral = integrals.T
     by_moments = second - (first if subtracted == "E[X]²" else absolute) ** 2
     exact = np.array([float(law.variance) for law, *_ in laws.values()])
     draws = torch.from_numpy(np.stack([drawn for *_, drawn in laws.values()], axis=1))
-    moments = RunningMoments(len(laws)).update(draws)
-    error = (draws - moments.mean).square().std(dim=0) / samples**0.5
+    found, error = _covariances(draws, range(len(laws)), range(len(laws)))
     return every({
         "E[X²] minus the square": equal(by_moments / exact, 1, tol=1e-8, why=QUADRATURE).drawn(
             Series(f"E[X²] - {subtracted}", list(laws), by_moments, style="bars"),
             Series("variance", list(laws), exact, "predicted", "points"), x="law", y="variance",
         ),
         "integral of (t - μ)² f(t)": equal(by_integral / exact, 1, tol=1e-8, why=QUADRATURE),
-        "draws": within_errors(
-            moments.var(), exact, error=error, why="a mean of squared deviations"
-        ),
+        "draws": within_errors(found, exact, error=error, why="a mean of squared deviations"),
     })
 
 
 def _integrals(law: Any, low: float, high: float) -> np.ndarray:
     """Integrate x, |x|, x² and (x - mean)² times a density, which may have a kink at its mean."""
-    mean, one = float(law.mean), torch.ones((), dtype=torch.float64)
+    mean = float(law.mean)
 
     def terms(x: float) -> np.ndarray:
-        density = float(law.log_prob(one * x).exp())
+        density = float(law.log_prob(ONE * x).exp())
         return density * np.array([x, abs(x), x * x, (x - mean) ** 2])
 
     kinks = [place for place in (0.0, mean) if low < place < high]
     return integrate.quad_vec(terms, low, high, epsrel=1e-10, norm="max", points=kinks)[0]
+
+
+def _covariances(x: Tensor, a: Any, b: Any) -> tuple[Tensor, Tensor]:
+    """Give sample covariances of columns a with columns b, and their standard errors."""
+    moments = RunningMoments(x.shape[1]).update(x)
+    centered = x - moments.mean
+    return moments.cov()[a, b], (centered[:, a] * centered[:, b]).std(dim=0) / len(x) ** 0.5
 
 
 @claim(control={"formula": "E[x²] - E[x]²"}, source="Chan, Golub and LeVeque 1983", headline=True)
@@ -98,14 +104,13 @@ def streaming_moments(
 ) -> Evidence:
     r"""Moments merged from batches in any order are those of all rows, however far from 0."""
     rng = seed.torch()
-    z = torch.randn(rows, 3, generator=rng, dtype=torch.float64)
+    z = randn(rng, rows, 3)
     z[:, 1] += z[:, 0]
     cuts = torch.randint(rows, (batches - 1,), generator=rng).sort().values
     order = torch.randperm(batches, generator=rng).tolist()
 
     def merged(x: Tensor) -> RunningMoments:
-        parts = x.tensor_split(cuts)
-        halves = RunningMoments(3), RunningMoments(3)
+        parts, halves = x.tensor_split(cuts), (RunningMoments(3), RunningMoments(3))
         for place in order:
             halves[place % 2].update(parts[place])
         return halves[0].merge(halves[1])
@@ -115,10 +120,8 @@ def streaming_moments(
     for far in offsets:
         x = z + far
         exact = (x - far).var(dim=0, correction=0)  # far from 0 this difference is exact
-        for name, found in (
-            ("merged", merged(x).var()),
-            ("E[x²] - E[x]²", x.square().mean(dim=0) - x.mean(dim=0) ** 2),
-        ):
+        naive = x.square().mean(dim=0) - x.mean(dim=0) ** 2
+        for name, found in zip(errors, (merged(x).var(), naive), strict=True):
             errors[name].append(float((found / exact - 1).abs().max()))
     near, single = merged(z), (100 + z).float()
     return every({
@@ -127,7 +130,7 @@ def streaming_moments(
         ).drawn(
             *(Series(name, offsets, np.maximum(err, 1e-17), role)  # 0 has no place on a log axis
               for (name, err), role in zip(errors.items(), ("measured", "other"), strict=True)),
-            Series("bound", [1, offset], [1e-7, 1e-7], role="bound"),
+            Series("bound", [1, offset], [1e-7, 1e-7], "bound"),
             x="offset of the data", y="relative error of the variance", log="xy",
         ),
         "mean": equal_to_rounding(near.mean, z.mean(dim=0)),
@@ -147,19 +150,16 @@ def covariance_psd(
     rng, covs = seed.torch(), []
     for _ in range(draws):
         n = int(torch.randint(2, 4 * dim, (), generator=rng))
-        x = 3 + torch.randn(n, dim, generator=rng, dtype=torch.float64)
-        there = torch.rand(n, dim, generator=rng, dtype=x.dtype) >= missing
+        x, there = 3 + randn(rng, n, dim), rand(rng, n, dim) >= missing
         complete = RunningMoments(dim).update(x[: n // 2]).update(x[n // 2 :]).cov()
         covs.append(complete if missing == 0 else _pairwise(x, there.to(x)))
     values = torch.linalg.eigvalsh(torch.stack(covs))
     largest = values.abs().amax(dim=1).clamp(min=1e-300)  # 0 if all were seen once
     smallest = (values[:, 0] / largest).sort().values
-    return at_least(
-        smallest, -1e-12, why="rounding, relative to the largest eigenvalue"
-    ).drawn(
+    return at_least(smallest, -1e-12, why="rounding, relative to the largest eigenvalue").drawn(
         Series("smallest / largest eigenvalue", range(1, draws + 1), smallest),
-        Series("0", [1, draws], [0, 0], role="bound"), x="data set, sorted",
-        y="smallest over largest eigenvalue",
+        Series("0", [1, draws], [0, 0], "bound"),
+        x="data set, sorted", y="smallest over largest eigenvalue",
     )
 
 
@@ -192,13 +192,6 @@ def independent_is_uncorrelated(
     )
 
 
-def _covariances(x: Tensor, a: Any, b: Any) -> tuple[Tensor, Tensor]:
-    """Give sample covariances of columns a with columns b, and their standard errors."""
-    moments = RunningMoments(x.shape[1]).update(x)
-    centered = x - moments.mean
-    return moments.cov()[a, b], (centered[:, a] * centered[:, b]).std(dim=0) / len(x) ** 0.5
-
-
 @claim(control={"law": "exponential"}, source="Billingsley 1995, sec. 21")
 def uncorrelated_not_independent(
     seed: Seed, *, samples: Samples = 100_000, size: Annotated[float, Range(0.5, 3)] = 1.0,
@@ -206,23 +199,19 @@ def uncorrelated_not_independent(
 ) -> Evidence:
     r"""$X\sim N(0,\sigma^2)$ and $Y=X^2$ have covariance 0, yet $\mathrm{Cov}(X^2,Y)=2\sigma^4$."""
     rng = seed.torch()
-    if law == "normal":
-        x = size * torch.randn(samples, generator=rng, dtype=torch.float64)
-    else:
-        x = -size * (-torch.rand(samples, generator=rng, dtype=torch.float64)).log1p()
+    x = size * (randn(rng, samples) if law == "normal" else -(-rand(rng, samples)).log1p())
     found, error = _covariances(torch.stack([x, x**2], dim=1), [0, 1], [1, 1])
     ends = torch.stack([x.min(), x.max()])
     line = (x**2).mean() + found[0] / x.var() * (ends - x.mean())
-    parts = {
-        name: within_errors(found[k], exact, error=error[k], why="a mean of products of deviations")
-        for k, (name, exact) in enumerate({"Cov(X, Y)": 0, "Cov(X², Y)": 2 * size**4}.items())
-    }
-    parts["Cov(X, Y)"] = parts["Cov(X, Y)"].drawn(
-        Series("draws of (X, Y)", x[:400], x[:400] ** 2),
-        Series("best line of the draws", ends, line, role="other"),
-        Series("uncorrelated", ends, [size**2] * 2, role="predicted"), x="X", y="Y = X²",
-    )
-    return every(parts)
+    why = "a mean of products of deviations"
+    return every({
+        "Cov(X, Y)": within_errors(found[0], 0, error=error[0], why=why).drawn(
+            Series("draws of (X, Y)", x[:400], x[:400] ** 2),
+            Series("best line of the draws", ends, line, "other"),
+            Series("uncorrelated", ends, [size**2] * 2, "predicted"), x="X", y="Y = X²",
+        ),
+        "Cov(X², Y)": within_errors(found[1], 2 * size**4, error=error[1], why=why),
+    })
 
 
 @claim(control={"formula": "A Σ A"}, source="by linearity of the expectation")
@@ -231,12 +220,9 @@ def affine_variance(
     formula: Literal["A Σ Aᵀ", "A Σ A"] = "A Σ Aᵀ",
 ) -> Evidence:
     r"""$\mathrm{Var}[AX+b]=A\,\mathrm{Var}[X]A^\top$, for square and for other matrices."""
-    rng, kind = seed.torch(), torch.float64
-    x = _correlated(seed.child("x"), rows, dim)
+    rng, x = seed.torch(), _correlated(seed.child("x").torch(), rows, dim)
     cov = RunningMoments(dim).update(x).cov()
-    square = torch.randn(5, dim, dim, generator=rng, dtype=kind)  # five maps at once
-    wide = torch.randn(2 * dim, dim, generator=rng, dtype=kind)
-    shift = torch.randn(dim, generator=rng, dtype=kind)
+    square, wide, shift = randn(rng, 5, dim, dim), randn(rng, 2 * dim, dim), randn(rng, dim)
     measured = torch.stack([RunningMoments(dim).update(x @ A.mT + shift).cov() for A in square])
     predicted = affine_cov(square, cov) if formula == "A Σ Aᵀ" else square @ cov @ square
     ends = [measured.min(), measured.max()]
@@ -251,11 +237,10 @@ def affine_variance(
     })
 
 
-def _correlated(seed: Seed, rows: int, dim: int) -> Tensor:
+def _correlated(rng: torch.Generator, rows: int, dim: int) -> Tensor:
     """Draw rows with correlated entries that are not centered."""
-    rng, kind = seed.torch(), torch.float64
-    mix = torch.randn(dim, dim, generator=rng, dtype=kind)
-    return 1 + torch.randn(rows, dim, generator=rng, dtype=kind) @ mix
+    mix = randn(rng, dim, dim)
+    return 1 + randn(rng, rows, dim) @ mix
 
 
 @claim(control={"ignore_cov": True}, source="by linearity of the expectation")
@@ -264,8 +249,8 @@ def variance_of_a_sum(
     sums: Annotated[int, Range(5, 200)] = 30, ignore_cov: bool = False,
 ) -> Evidence:
     r"""$\mathrm{Var}\sum a_iX_i=\sum a_i^2\Sigma_{ii}+2\sum_{i<j}a_ia_j\Sigma_{ij}$."""
-    x = _correlated(seed.child("x"), rows, variables)
-    weights = torch.randn(sums, variables, generator=seed.torch(), dtype=x.dtype)
+    x = _correlated(seed.child("x").torch(), rows, variables)
+    weights = randn(seed.torch(), sums, variables)
     cov = RunningMoments(variables).update(x).cov()
     predicted = variance_of_sum(weights, cov.diagonal().diag() if ignore_cov else cov)
     measured = (x @ weights.mT).var(dim=0, correction=0)
@@ -285,8 +270,7 @@ def mgf_closed_forms(
     gamma: Literal["scale", "scale as rate"] = "scale",
 ) -> Evidence:
     r"""$E[e^{tX}]$ in closed form: Bernoulli, binomial, Poisson, gamma, one or several normal."""
-    rng, one = seed.numpy(), torch.ones((), dtype=torch.float64)
-    t = np.sort(rng.uniform(-1, 0.8, 12))
+    t = np.sort(seed.numpy().uniform(-1, 0.8, 12))
     x, counts = np.linspace(mean - 15, mean + 15, 301), np.arange(400)
     at_counts, at_x = np.exp(np.outer(t, counts)), np.exp(np.outer(t, x))
     cov = np.array([[1.0, 0.5], [0.5, 0.8]])
@@ -294,14 +278,14 @@ def mgf_closed_forms(
     pairs = np.stack([t, t[::-1]], axis=1)
     weights = stats.multivariate_normal([mean, mean], cov).pdf(plane) * (x[1] - x[0]) ** 2
     laws = {  # each with its t, and the expectation as a series or an integral
-        "Bernoulli": (Bernoulli(p * one), t, at_counts[:, :2] @ [1 - p, p]),
-        "binomial": (Binomial(flips, p * one), t, at_counts @ stats.binom(flips, p).pmf(counts)),
-        "Poisson": (Poisson(rate * one), t, at_counts @ stats.poisson(rate).pmf(counts)),
-        "normal": (Normal(mean * one, 1), t, at_x @ stats.norm(mean).pdf(x) * (x[1] - x[0])),
-        "gamma": (Gamma(shape * one, 1 / scale if gamma == "scale" else scale), t / scale,
+        "Bernoulli": (Bernoulli(p * ONE), t, at_counts[:, :2] @ [1 - p, p]),
+        "binomial": (Binomial(flips, p * ONE), t, at_counts @ stats.binom(flips, p).pmf(counts)),
+        "Poisson": (Poisson(rate * ONE), t, at_counts @ stats.poisson(rate).pmf(counts)),
+        "normal": (Normal(mean * ONE, 1), t, at_x @ stats.norm(mean).pdf(x) * (x[1] - x[0])),
+        "gamma": (Gamma(shape * ONE, 1 / scale if gamma == "scale" else scale), t / scale,
                   np.array([_gamma_integral(shape, scale, at) for at in t / scale])),
         "two normal variables": (
-            MultivariateNormal(mean * one.expand(2), torch.from_numpy(cov)), pairs,
+            MultivariateNormal(mean * ONE.expand(2), torch.from_numpy(cov)), pairs,
             np.exp(pairs @ plane.T) @ weights,
         ),
     }
@@ -339,18 +323,18 @@ def gamma_mgf(
     formula: Literal["(1 - βt)^-α", "α / (1 - βt)"] = "(1 - βt)^-α",
 ) -> Evidence:
     r"""The gamma law has $M(t)=(1-\beta t)^{-\alpha}$ for $t<1/\beta$, and none from there on."""
-    law = Gamma(torch.tensor(shape, dtype=torch.float64), 1 / scale)
+    law = Gamma(shape * ONE, 1 / scale)
     M = mgf(law) if formula == "(1 - βt)^-α" else lambda at: shape / (1 - scale * at)
     at = torch.cat([law.rate.new_tensor([t]), torch.linspace(-2, 0.9, 30).to(law.rate) / scale])
-    exact = at.new_tensor([_gamma_integral(shape, scale, float(one)) for one in at])
+    exact = at.new_tensor([_gamma_integral(shape, scale, float(place)) for place in at])
     found, few = M(at), 0.2 / scale * law.rate.new_tensor([-2, -1, 0.5, 1])
     draws = torch.from_numpy(seed.numpy().gamma(shape, scale, 100_000))
     value, error = empirical_mgf(draws, few)
-    terms = np.exp(np.outer(few.numpy(), draws[:10].numpy()))
+    terms, tol = np.exp(np.outer(few, draws[:10])), 1e-6 * max(1, float(exact[0]))
+    ten = [terms.mean(axis=1), stats.sem(terms, axis=1)]
+    beyond = mgf(law)(law.rate * law.rate.new_tensor([1, 1.5]))
     return every({
-        f"M({t:g})": equal(
-            found[0], exact[0], tol=1e-6 * max(1, float(exact[0])), why=QUADRATURE
-        ).drawn(
+        f"M({t:g})": equal(found[0], exact[0], tol=tol, why=QUADRATURE).drawn(
             Series("E[exp(tX)], integrated", at[1:], exact[1:]),
             Series(f"M(t) = {formula}", at[1:], found[1:], role="predicted"),
             Series("1/β", [1 / scale] * 2, [exact.min(), exact.max()], role="bound"),
@@ -358,14 +342,8 @@ def gamma_mgf(
         ),
         "every t below 1/β": equal(found / exact, 1, tol=1e-6, why=QUADRATURE),
         "draws": within_errors(value, M(few), error=error, why="a mean of exp(tX)"),
-        "ten draws": equal_to_rounding(
-            torch.stack(empirical_mgf(draws[:10], few)),
-            [terms.mean(axis=1), stats.sem(terms, axis=1)],
-        ),
-        "from 1/β on": equal(
-            mgf(law)(law.rate * law.rate.new_tensor([1, 1.5])), math.inf, tol=0,
-            why="the integrand does not fall",
-        ),
+        "ten draws": equal_to_rounding(torch.stack(empirical_mgf(draws[:10], few)), ten),
+        "from 1/β on": equal(beyond, math.inf, tol=0, why="the integrand does not fall"),
     })
 
 
@@ -375,24 +353,24 @@ def mgf_moments(
     at: Annotated[float, Range(0, 0.5)] = 0.0,
 ) -> Evidence:
     r"""$E[x_1^{k_1}\cdots x_n^{k_n}]$ is the derivative of $M$ at 0, of order $k_i$ in $t_i$."""
-    rng, one = seed.torch(), torch.ones((), dtype=torch.float64)
-    mean = torch.randn(dim, generator=rng, dtype=one.dtype)
-    root = torch.randn(dim, dim, generator=rng, dtype=one.dtype)
-    cov = root @ root.mT / dim + 0.1 * torch.eye(dim, dtype=one.dtype)
-    M = mgf(MultivariateNormal(mean, cov))
+    rng = seed.torch()
+    mean, root = randn(rng, dim), randn(rng, dim, dim)
+    cov = root @ root.mT / dim + 0.1 * torch.eye(dim, dtype=root.dtype)
     products = [
         indices for degree in range(1, order + 1)
         for indices in itertools.combinations_with_replacement(range(dim), degree)
     ]
-    found = [
-        float(raw_moment(lambda t: M(t + at), tuple(map(indices.count, range(dim)))))
-        for indices in products
-    ]
-    exact = [_isserlis(indices, mean.tolist(), cov.tolist()) for indices in products]
+
+    def moment(law: distributions.Distribution, *orders: int) -> float:
+        return float(raw_moment(lambda t: mgf(law)(t + at), orders))
+
+    normal = MultivariateNormal(mean, cov)
+    found = [moment(normal, *map(indices.count, range(dim))) for indices in products]
+    exact = [isserlis(indices, mean.tolist(), cov.tolist()) for indices in products]
     single = {  # law and the same in SciPy, which sums or integrates
-        Bernoulli(0.3 * one): stats.bernoulli(0.3), Binomial(5, 0.4 * one): stats.binom(5, 0.4),
-        Poisson(2 * one): stats.poisson(2), Gamma(2.5 * one, 2): stats.gamma(2.5, scale=0.5),
-        Normal(1 * one, 0.5): stats.norm(1, 0.5),
+        Bernoulli(0.3 * ONE): stats.bernoulli(0.3), Binomial(5, 0.4 * ONE): stats.binom(5, 0.4),
+        Poisson(2 * ONE): stats.poisson(2), Gamma(2.5 * ONE, 2): stats.gamma(2.5, scale=0.5),
+        Normal(1 * ONE, 0.5): stats.norm(1, 0.5),
     }
     degrees = range(order + 1)
     names = ["".join(f"x{k + 1}" for k in indices) for indices in products]
@@ -403,23 +381,10 @@ def mgf_moments(
             x="product", y="its expectation",
         ),
         "powers of one variable": _nearly(
-            [[float(raw_moment(lambda t, law=law: mgf(law)(t + at), (k,))) for k in degrees]
-             for law in single],
+            [[moment(law, k) for k in degrees] for law in single],
             [[float(law.moment(k)) if k else 1.0 for k in degrees] for law in single.values()],
         ),
     })
-
-
-def _isserlis(indices: Sequence[int], mean: list[float], cov: list[list[float]]) -> float:
-    """Sum over all ways to pair some indices, each by its covariance, and leave others alone."""
-    if not indices:
-        return 1.0
-    first, *rest = indices
-    alone = mean[first] * _isserlis(rest, mean, cov)
-    return alone + sum(
-        cov[first][other] * _isserlis(rest[:place] + rest[place + 1 :], mean, cov)
-        for place, other in enumerate(rest)
-    )
 
 
 def _nearly(found: Any, exact: Any) -> Evidence:
@@ -433,8 +398,8 @@ def mgf_of_a_sum(
     reach: Annotated[float, Range(0.05, 0.3)] = 0.2, copy: bool = False,
 ) -> Evidence:
     r"""$M_{\sum a_iX_i}(t)=\prod M_{X_i}(a_it)$ for independent normal, gamma and Poisson $X_i$."""
-    rng, one = seed.numpy(), torch.ones((), dtype=torch.float64)
-    laws = [Normal(0.5 * one, 1), Gamma(2 * one, 2), Poisson(1.5 * one)]
+    rng = seed.numpy()
+    laws = [Normal(0.5 * ONE, 1), Gamma(2 * ONE, 2), Poisson(1.5 * ONE)]
     draws = [rng.normal(0.5, 1, samples), rng.gamma(2, 0.5, samples), rng.poisson(1.5, samples)]
     if copy:  # the second variable has the law of the first because it is the first
         laws[1], draws[1] = laws[0], draws[0]
@@ -449,8 +414,7 @@ def mgf_of_a_sum(
     ).drawn(
         Series("E[exp(tS)] over draws", t, value, error=5 * error),
         Series("product of three", t, product, role="predicted"),
-        *(Series(f"M of {name}", t, log.exp(), role="other")
-          for name, log in zip(("X1", "X2", "X3"), logs, strict=True)),
+        *(Series(f"M of X{k}", t, log.exp(), "other") for k, log in enumerate(logs, start=1)),
         x="t", y="moment generating function",
     )
 
@@ -461,24 +425,19 @@ def mgf_uniqueness(
     law: Literal["gamma", "normal"] = "gamma",
 ) -> Evidence:
     r"""$\sum_{i\le k}Z_i^2$ has the MGF of Gamma(k/2, scale 2), so it has that law."""
-    one = torch.ones((), dtype=torch.float64)
-    ours, theirs = Gamma(k / 2 * one, 0.5), stats.gamma(k / 2, scale=2)
+    ours, theirs = Gamma(k / 2 * ONE, 0.5), stats.gamma(k / 2, scale=2)
     if law == "normal":  # with the same mean and variance
-        ours, theirs = Normal(k * one, math.sqrt(2 * k)), stats.norm(k, math.sqrt(2 * k))
-    z, t = torch.linspace(-40, 40, 801, dtype=one.dtype), torch.linspace(-1, 0.4, 29).to(one)
-    terms = (Normal(0 * one, one).log_prob(z) + t[:, None] * z**2).exp()
+        ours, theirs = Normal(k * ONE, math.sqrt(2 * k)), stats.norm(k, math.sqrt(2 * k))
+    z, t = torch.linspace(-40, 40, 801, dtype=ONE.dtype), torch.linspace(-1, 0.4, 29).to(ONE)
+    terms = (Normal(0 * ONE, ONE).log_prob(z) + t[:, None] * z**2).exp()
     squared = torch.trapezoid(terms, z, dim=1)  # spectrally accurate: all derivatives end at 0
-    rng, draws = seed.torch(), torch.zeros(samples, dtype=one.dtype)
-    for _ in range(k):
-        draws += torch.randn(samples, generator=rng, dtype=one.dtype) ** 2
+    rng = seed.torch()
+    draws = functools.reduce(torch.add, (randn(rng, samples) ** 2 for _ in range(k)))
     tested: Any = stats.kstest(draws.numpy(), theirs.cdf)
     heights, edges = np.histogram(draws.numpy(), bins=80, density=True)
-    middles = (edges[1:] + edges[:-1]) / 2
-    radius = dkw_radius(samples, RARE)
+    middles, radius = (edges[1:] + edges[:-1]) / 2, dkw_radius(samples, RARE)
     return every({
-        "distance of the distribution functions": at_most(
-            tested.statistic, radius, why=DKW
-        ).drawn(
+        "distance of the distribution functions": at_most(tested.statistic, radius, why=DKW).drawn(
             Series("draws of a sum of squares", middles, heights, style="bars"),
             Series(f"{law} law", middles, theirs.pdf(middles), role="predicted"),
             x="value", y="density",

@@ -36,6 +36,7 @@ from principia.mathematics.probability import (
     bayes,
     density_of_sum,
     dkw_radius,
+    mutual_nats,
     score_gradient,
 )
 
@@ -141,14 +142,6 @@ def conditional_independence(
             why="independent variables have none, and rounding makes some 1e-15",
         ),
     })
-
-
-def mutual_nats(table: JointTable, a: str, b: str, *given: str) -> float:
-    """Measure the mutual information of two variables, in nats, averaged over what is given."""
-    both = table.conditional(a, b, given=given)
-    product = table.conditional(a, given=given)[:, None] * table.conditional(b, given=given)
-    surprise = torch.xlogy(both, both) - torch.xlogy(both, product)
-    return float((table.marginal(*given).probs * surprise).sum())
 
 
 @claim(control={"atom": True}, source="Kolmogorov 1933")

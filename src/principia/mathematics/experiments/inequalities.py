@@ -11,7 +11,6 @@ from principia.lab.data.handwriting import handwriting
 from principia.lab.evidence import Plot, Series
 from principia.lab.params import Range
 from principia.lab.runs import Run, at_least_goal, at_most_goal, experiment
-from principia.mathematics.claims.inequalities import ROUNDING
 from principia.mathematics.inequalities import (
     cantelli_bound,
     chebyshev_bound,
@@ -20,6 +19,7 @@ from principia.mathematics.inequalities import (
 )
 from principia.mathematics.probability import EmpiricalDistribution
 
+ROUNDING = 1e-12  # relative to a bound: what float64 may add to a tail
 GOALS = {"violations": at_most_goal(0), "normal_violations": at_least_goal(1)}
 
 

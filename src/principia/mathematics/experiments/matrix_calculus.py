@@ -13,8 +13,7 @@ from principia.lab import figures
 from principia.lab.evidence import Plot, Series
 from principia.lab.params import Range
 from principia.lab.runs import Run, at_most_goal, experiment
-from principia.mathematics.claims.matrix_calculus import RULES
-from principia.mathematics.matrix_calculus import jacobian
+from principia.mathematics.matrix_calculus import RULES, jacobian
 
 GOALS = {"relative_error": at_most_goal(1e-6), "gradient_error": at_most_goal(1e-10)}
 

@@ -12,8 +12,7 @@ from principia.lab.data.handwriting import handwriting
 from principia.lab.evidence import Plot, Series
 from principia.lab.params import Range
 from principia.lab.runs import Run, at_least_goal, experiment
-from principia.mathematics.claims.probability import mutual_nats
-from principia.mathematics.probability import JointTable, bayes
+from principia.mathematics.probability import JointTable, bayes, mutual_nats
 
 
 @experiment(

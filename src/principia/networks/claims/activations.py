@@ -1,7 +1,7 @@
 r"""Activation functions: what is true of it, and what would refute it."""
 
 import functools
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Literal
 
 import torch
@@ -25,13 +25,13 @@ from principia.networks.activations import (
     AVU,
     LEAK,
     GELUAlpha,
-    Points,
-    Reach,
-    autograd_slope,
     inverse_sigmoid,
-    stratified,
     tanh_to_sigmoid,
 )
+from principia.networks.mlp import MLP
+
+Points = Annotated[int, Range(100, 100_000)]
+Reach = Annotated[float, Range(2, 100)]
 
 
 @claim(control={"formula": "½(1 + tanh x)"}, source="by definition")
@@ -40,12 +40,18 @@ def tanh_sigmoid(
     formula: Literal["½(1 + tanh x/2)", "½(1 + tanh x)"] = "½(1 + tanh x/2)",
 ) -> Evidence:
     r"""$\tanh x=2\sigma(2x)-1$ and $\sigma(x)=\frac12(1+\tanh\frac x2)$: one curve, two scales."""
-    x = stratified(seed, points, reach)
+    x = _stratified(seed, points, reach)
     shifted = (1 + torch.tanh(x if formula == "½(1 + tanh x)" else x / 2)) / 2
     return every({
         "sigmoid": _same_curve(x, {formula: shifted, "σ(x)": x.sigmoid()}),
         "tanh": equal_to_rounding(2 * torch.sigmoid(2 * x) - 1, x.tanh()),
     })
+
+
+def _stratified(seed: Seed, points: int, reach: float) -> Tensor:
+    """Draw one place from each of equal parts of [-reach, reach], in order."""
+    inside = torch.rand(points, generator=seed.torch(), dtype=torch.float64)
+    return reach * (2 * (torch.arange(points) + inside) / points - 1)
 
 
 def _same_curve(x: Tensor, curves: Mapping[str, Tensor]) -> Evidence:
@@ -65,22 +71,30 @@ def derivatives(
     sigmoid: Literal["¼(1 - tanh²(x/2))", "¼ tanh²(x/2)"] = "¼(1 - tanh²(x/2))",
 ) -> Evidence:
     r"""Derivatives in closed form agree with autograd, and $\sigma^{-1}$ undoes $\sigma$."""
-    x = stratified(seed, points, reach)
+    x = _stratified(seed, points, reach)
     square, s = torch.tanh(x / 2) ** 2, torch.sigmoid(2 * x)
     by_tanh = (square if sigmoid == "¼ tanh²(x/2)" else 1 - square) / 4
     parts = {
-        "σ' by tanh": _same_curve(x, {sigmoid: by_tanh, "σ'": autograd_slope(nn.Sigmoid(), x)}),
-        "tanh' by σ": equal_to_rounding(4 * s * (1 - s), autograd_slope(nn.Tanh(), x)),
+        "σ' by tanh": _same_curve(x, {sigmoid: by_tanh, "σ'": _autograd_slope(nn.Sigmoid(), x)}),
+        "tanh' by σ": equal_to_rounding(4 * s * (1 - s), _autograd_slope(nn.Tanh(), x)),
     }
     for one in ACTIVATIONS if name == "all" else (name,):
         row = ACTIVATIONS[one]
         places = torch.cat([x, x.new_tensor(list(row.kinks))])  # there torch has to choose
-        parts[one] = equal_to_rounding(row.derivative(places), autograd_slope(row.module(), places))
+        parts[one] = equal_to_rounding(
+            row.derivative(places), _autograd_slope(row.module(), places)
+        )
     y, low = (x / reach + 1) / 2, -x.abs()  # near 1 the output has lost the digits of its field
     return every(parts | {
         "σ(σ⁻¹(y)) = y": equal_to_rounding(inverse_sigmoid(y).sigmoid(), y),
         "σ⁻¹(σ(x)) = x": equal_to_rounding(inverse_sigmoid(low.sigmoid()), low),
     })
+
+
+def _autograd_slope(function: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
+    """Differentiate a function of one number at many places."""
+    leaf = x.clone().requires_grad_()
+    return torch.autograd.grad(function(leaf).sum(), leaf)[0]
 
 
 @claim(control={"shift": False}, source="tanh and sigmoid are one curve, layer by layer")
@@ -89,8 +103,6 @@ def network_conversion(
     steps: Annotated[int, Range(0, 300)] = 50, shift: bool = True,
 ) -> Evidence:
     r"""A tanh network is a sigmoid network: `tanh_to_sigmoid` leaves every output unchanged."""
-    from principia.networks.mlp import MLP
-
     rng, parts = seed.torch(), {}
     x = torch.randn(64, 3, generator=rng, dtype=torch.float64)
     y = torch.stack([x.sin().sum(dim=1), x.prod(dim=1)], dim=1)
@@ -121,17 +133,17 @@ def hyperbolic_identity(
     sign: Literal["-", "+"] = "-",
 ) -> Evidence:
     r"""$\cosh^2-\sinh^2=1$, so $\tanh'=1/\cosh^2$; $\sinh'=\cosh$ and $\cosh'=\sinh$."""
-    z = torch.cat([stratified(seed, points, x), torch.tensor([x], dtype=torch.float64)])
+    z = torch.cat([_stratified(seed, points, x), torch.tensor([x], dtype=torch.float64)])
     sinh, cosh, one = z.sinh(), z.cosh(), torch.ones_like(z)
     squares = cosh**2 - sinh**2 if sign == "-" else cosh**2 + sinh**2
     odd, even = (lambda t, s=s: (t.exp() + s * (-t).exp()) / 2 for s in (-1, 1))
     return every({
         f"at x = {x:g}": equal_to_rounding(squares[-1], 1),
         "everywhere": _same_curve(z, {f"cosh² {sign} sinh²": squares, "1": one}),
-        "tanh'": equal_to_rounding(autograd_slope(lambda t: odd(t) / even(t), z), cosh**-2),
+        "tanh'": equal_to_rounding(_autograd_slope(lambda t: odd(t) / even(t), z), cosh**-2),
         "tanh' of the table": equal_to_rounding(ACTIVATIONS["tanh"].derivative(z), cosh**-2),
-        "sinh'": equal_to_rounding(autograd_slope(odd, z), cosh),
-        "cosh'": equal_to_rounding(autograd_slope(even, z), sinh),
+        "sinh'": equal_to_rounding(_autograd_slope(odd, z), cosh),
+        "cosh'": equal_to_rounding(_autograd_slope(even, z), sinh),
     })
 
 
@@ -140,10 +152,10 @@ def angle_addition(
     seed: Seed, *, points: Points = 1000, reach: Reach = 10.0, sign: Literal["-", "+"] = "-"
 ) -> Evidence:
     r"""$\cos(a+b)=\cos a\cos b-\sin a\sin b$, likewise the sine, and $\tan'=1/\cos^2$."""
-    a, b = stratified(seed.child("a"), points, reach), stratified(seed.child("b"), points, reach)
+    a, b = _stratified(seed.child("a"), points, reach), _stratified(seed.child("b"), points, reach)
     b = b[torch.randperm(points, generator=seed.torch())]
     crossed = a.sin() * b.sin() * (-1 if sign == "-" else 1)
-    slopes = autograd_slope(lambda z: z.sin() / z.cos(), a)
+    slopes = _autograd_slope(lambda z: z.sin() / z.cos(), a)
     return every({
         "cosine": equal_to_rounding(a.cos() * b.cos() + crossed, (a + b).cos()),
         "sine": equal_to_rounding(a.sin() * b.cos() + a.cos() * b.sin(), (a + b).sin()),
@@ -157,11 +169,11 @@ def gelu_derivative(
     alpha: Annotated[float, Range(0.1, 10)] = 1.7, terms: Literal["both", "Φ(αx) alone"] = "both",
 ) -> Evidence:
     r"""$(x\Phi(\alpha x))'=\alpha x\,\phi(\alpha x)+\Phi(\alpha x)$; torch's GELU is $\alpha=1$."""
-    x = stratified(seed, points, reach)
+    x = _stratified(seed, points, reach)
     unit, torchs = GELUAlpha(alpha=alpha), nn.GELU()
     slopes = unit.derivative(x) if terms == "both" else torch.special.ndtr(alpha * x)
     return every({
-        "derivative": _same_curve(x, {terms: slopes, "autograd": autograd_slope(unit, x)}),
+        "derivative": _same_curve(x, {terms: slopes, "autograd": _autograd_slope(unit, x)}),
         "torch's, α = 1": equal_to_rounding(GELUAlpha()(x), torchs(x)),
         "torch's, rescaled": equal_to_rounding(unit(x), torchs(alpha * x) / alpha),
     })
@@ -173,12 +185,12 @@ def hardtanh(
     mask: Literal["-1 <= x <= 1", "x > -1"] = "-1 <= x <= 1",
 ) -> Evidence:
     r"""Hardtanh is $x$ inside $[-1,1]$, else the sign of $x$; its derivative masks $[-1,1]$."""
-    x = stratified(seed, points, reach)
+    x = _stratified(seed, points, reach)
     x = x[x.abs() != 1]  # at a kink there is no derivative
     inside = (x.abs() <= 1).to(x)
     slopes = inside if mask == "-1 <= x <= 1" else (x > -1).to(x)
     return every({
-        "derivative": _same_curve(x, {mask: slopes, "autograd": autograd_slope(nn.Hardtanh(), x)}),
+        "derivative": _same_curve(x, {mask: slopes, "autograd": _autograd_slope(nn.Hardtanh(), x)}),
         "value": equal_to_rounding(x * inside + x.sign() * (1 - inside), nn.Hardtanh()(x)),
         "table": equal_to_rounding(ACTIVATIONS["hardtanh"].derivative(x), inside),
     })
@@ -209,7 +221,7 @@ def relu_and_absolute_value(
     formula: Literal["2 (x)₊ - x", "2 (x)₊"] = "2 (x)₊ - x",
 ) -> Evidence:
     r"""$(x)_+=\frac12(x+|x|)$ and $|x|=(x)_++(-x)_+=2(x)_+-x$: each rectifier makes the other."""
-    x = stratified(seed, points, reach)
+    x = _stratified(seed, points, reach)
     relu, avu = nn.ReLU(), AVU()
     folded = 2 * relu(x) - (x if formula == "2 (x)₊ - x" else 0)
     return every({
@@ -225,7 +237,7 @@ def kinks(
     relu: Literal["[0, 1]", "[0, 2]"] = "[0, 1]",
 ) -> Evidence:
     r"""At 0 the subgradients of $(z)_+$ are $[0,1]$, those of $|z|$ $[-1,1]$; torch takes 0."""
-    x, parts, few = stratified(seed, points, reach), {}, torch.tensor([-1.0, 0.0, 1.0])
+    x, parts, few = _stratified(seed, points, reach), {}, torch.tensor([-1.0, 0.0, 1.0])
     for name in ("relu", "avu", "leaky_relu"):
         row = ACTIVATIONS[name]
         phi, stated = row.module(), (0, 2) if (name, relu) == ("relu", "[0, 2]") else row.kinks[0]
@@ -236,7 +248,7 @@ def kinks(
             Series(name, few, phi(few), style="line"),
             *(Series(f"slope {g:g}", few, g * few, "bound") for g in stated), x="z", y="",
         )
-        taken, choice = autograd_slope(phi, x.new_zeros(1)), LEAK if name == "leaky_relu" else 0
+        taken, choice = _autograd_slope(phi, x.new_zeros(1)), LEAK if name == "leaky_relu" else 0
         parts[f"torch's for {name}"] = equal(taken, choice, tol=0, why="torch's choice of one")
     for name, row in ACTIVATIONS.items():
         for at, ends in row.kinks.items():  # hardtanh is not convex: the slopes on either side
@@ -267,10 +279,10 @@ def sensitivity_bound(
             why="the squared spacing of the places",
         ),
         "σ' at 0": equal_to_rounding(
-            autograd_slope(nn.Sigmoid(), x.new_zeros(1)), x.new_tensor([0.25])
+            _autograd_slope(nn.Sigmoid(), x.new_zeros(1)), x.new_tensor([0.25])
         ),
         "ReLU' other than 0, 1": never(
-            ~torch.isin(autograd_slope(nn.ReLU(), x), x.new_tensor([0, 1])), why="by cases"
+            ~torch.isin(_autograd_slope(nn.ReLU(), x), x.new_tensor([0, 1])), why="by cases"
         ),
     }
     for name in ("tanh", "relu"):

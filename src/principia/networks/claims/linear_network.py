@@ -26,6 +26,7 @@ from principia.lab.seeds import Seed
 from principia.networks.linear_network import (
     LinearNetwork,
     autoencoder_from_svd,
+    autoencoder_risk,
     critical_points,
     principal_angles,
     set_weights,
@@ -192,7 +193,7 @@ def gauge_freedom(
         if encoder == "A' U'":
             set_weights(net, E := A.mT @ A @ E, D)
         losses.append((net(X) - X).square().sum(dim=1).mean().item() / 2)
-        risks.append(float(_risk(D, E, S)))
+        risks.append(float(autoencoder_risk(D, E, S)))
         maps.append(net.matrix())
         angles.append(float(principal_angles(D, tilted)[0]))
     tail = float(eigenvalues[:-hidden].sum()) / 2
@@ -202,12 +203,6 @@ def gauge_freedom(
         "map": equal_to_rounding(torch.stack(maps), (U @ U.mT).expand(gauges, -1, -1)),
         "angle of the decoder to a tilted span": equal_to_rounding(angles, TILT),
     })
-
-
-def _risk(D: Tensor, E: Tensor, S: Tensor) -> Tensor:
-    """Give half the mean of |x - DEx|^2 (...) from the second moments S of x."""
-    rest = torch.eye(len(S), dtype=S.dtype) - D @ E
-    return (rest @ S * rest).sum(dim=(-2, -1)) / 2
 
 
 @claim(control={"center": False}, source="Bourlard and Kamp 1988; Baldi and Hornik 1989")
@@ -222,7 +217,7 @@ def autoencoder_is_pca(
     S = covariance if center else X.mT @ X / len(X)
     net = LinearNetwork((64, hidden, 64), rng=seed.torch()).double()
     unit = torch.eye(64, dtype=X.dtype)
-    losses = _descend(net, lambda: _risk(net.matrix(), unit, S))
+    losses = _descend(net, lambda: autoencoder_risk(net.matrix(), unit, S))
     angles = principal_angles(weights_of(net)[1], U)
     return every({
         "largest angle": at_most(
@@ -257,9 +252,9 @@ def separately_convex(
 
     def above(D2: Tensor, E2: Tensor) -> Tensor:
         """Tell where the loss between (D, E) and the other end exceeds its chord."""
-        first, last = _risk(D, E, S), _risk(D2, E2, S)
+        first, last = autoencoder_risk(D, E, S), autoencoder_risk(D2, E2, S)
         D3, E3 = (torch.lerp(a, b, t[:, None, None]) for a, b in ((D, D2), (E, E2)))
-        return _risk(D3, E3, S) > torch.lerp(first, last, t) + 1e-12 * (first + last)
+        return autoencoder_risk(D3, E3, S) > torch.lerp(first, last, t) + 1e-12 * (first + last)
 
     both, why = above(D2, E2), "convexity allows no exception"
     found = at_least(both.sum(), 1, why="one chord below the loss disproves convexity")
@@ -290,7 +285,7 @@ def no_bad_minima(
 
     def risk(point: Tensor) -> Tensor:
         D, E = point.split(dim * hidden)
-        return _risk(D.reshape(dim, hidden), E.reshape(hidden, dim), S)
+        return autoencoder_risk(D.reshape(dim, hidden), E.reshape(hidden, dim), S)
 
     gradients = torch.func.vmap(torch.func.grad(risk))(points)
     hessians = torch.func.vmap(torch.func.jacrev(torch.func.grad(risk)))(points)

@@ -13,8 +13,9 @@ from principia.lab.data.handwriting import handwriting
 from principia.lab.evidence import Plot, Series
 from principia.lab.params import PositiveFloat, PositiveInt
 from principia.lab.runs import Run, at_least_goal, experiment
-from principia.lab.training import OneCycle, Supervised, accuracy, fit
+from principia.lab.training import OneCycle, Supervised, accuracy, loop
 from principia.networks.activations import ACTIVATIONS
+from principia.networks.mlp import MLP
 
 
 @experiment(
@@ -27,8 +28,6 @@ def activation_table(
     lr: PositiveFloat = 0.003
 ) -> None:
     """Trains one hidden layer with each activation: Fashion-MNIST, or 8 x 8 digits when quick."""
-    from principia.networks.mlp import MLP
-
     clothes = (fashion(split, data_dir=run.data_dir) for split in ("train", "test"))
     x, y, x_test, y_test = itertools.chain(*clothes) if run.full else handwriting(run)
     sizes, scores = (x[0].numel(), width, 10), {}
@@ -36,7 +35,7 @@ def activation_table(
     for name in ACTIVATIONS:
         model = MLP(sizes, activation=name, rng=run.seed.child("init").torch())
         adam = torch.optim.Adam(model.parameters())
-        trained = fit(
+        trained = loop(
             model, (x.flatten(1), y), Supervised(F.cross_entropy), adam, epochs=epochs,
             batch_size=batch, callbacks=[OneCycle(peak)], validation=(x_test.flatten(1), y_test),
             metrics={"accuracy": accuracy}, seed=run.seed.child("fit"), run=run, name=name,
