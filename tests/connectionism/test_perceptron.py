@@ -6,7 +6,14 @@ from sklearn.multiclass import OneVsOneClassifier, OneVsRestClassifier
 from sklearn.svm import SVC
 
 from planting import assert_caught
-from principia.connectionism import KernelPerceptron, Perceptron, mistake_bound
+from principia.connectionism import (
+    KernelPerceptron,
+    Perceptron,
+    _perceptron_fast,
+    mistake_bound,
+    perceptron_epoch,
+)
+from principia.lab.course.catalog import page
 from principia.lab.data.synthetic import separable_points
 from principia.lab.params import UsageError
 
@@ -16,18 +23,65 @@ KEY = "connectionism/perceptron"
 @pytest.mark.parametrize(
     ("old", "new", "claim"),
     [
-        ("w += y[position] * X[position]", "w -= y[position] * X[position]", "mistake_bound"),
-        ("+ b) <= 0", "+ b) < 0", "bound_is_attained"),
         ("ratio = float((X**2)", "ratio = 0.01 * float((X**2)", "mistake_bound"),
         ("np.ones(len(X))", "np.zeros(len(X))", "bias_needs_augmented_radius"),
-        ("b += float(y[position]) * bias", "b += 0.0 * bias", "equals_sklearn"),
-        ("w += y[position] * X", "w += 2 * y[position] * X", "weights_grow_slowly"),
         ("best = (scores >= 0)", "best = (scores > 0)", "scoring_rule"),
-        ("made = round(ends[0][-2] / COUNTER)", "made = 1 + round(ends[0][-2])", "equals_sklearn"),
+        ("w += label * point", "w -= label * point", "fast_form_is_the_rule"),
+        ("+ b) <= 0", "+ b) < 0", "fast_form_is_the_rule"),
+        ("b += label * fit_intercept", "b += label", "fast_form_is_the_rule"),
+        ("bias=self.fit_intercept", "bias=True", "fast_form_is_the_rule"),
+        ("if not epoch.mistakes", "if epoch.mistakes", "fast_form_is_the_rule"),
     ],
 )
 def test_claims_catch_planted_bugs(old, new, claim):
     assert_caught(KEY, old, new, claim)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "claim"),
+    [
+        ("w += y[position] * X[position]", "w -= y[position] * X[position]", "mistake_bound"),
+        ("+ b) <= 0", "+ b) < 0", "bound_is_attained"),
+        ("+ b) <= 0", "+ b) < 0", "fast_form_is_the_rule"),
+        ("b += float(y[position]) * step", "b += 0.0 * step", "equals_sklearn"),
+        ("b += float(y[position]) * step", "b += 0.0 * step", "fast_form_is_the_rule"),
+        ("w += y[position] * X", "w += 2 * y[position] * X", "weights_grow_slowly"),
+        ("made = round(ends[0][-2] / COUNTER)", "made = 1 + round(ends[0][-2])", "equals_sklearn"),
+        ("COUNTER = 1e-200", "COUNTER = 1.0", "fast_form_is_the_rule"),
+        ("fit_intercept=bias", "fit_intercept=True", "fast_form_is_the_rule"),
+        ("np.append(state[:-1], 0.0)[None]", "0 * state[None]", "fast_form_is_the_rule"),
+        ("size = position + size,", "size = position + size + 1,", "fast_form_is_the_rule"),
+        ("return None", "break", "fast_form_is_the_rule"),
+    ],
+)
+def test_claims_catch_bugs_planted_in_the_fast_form(old, new, claim):
+    assert_caught(KEY, old, new, claim, fast=True)
+
+
+def test_the_claim_about_the_fast_form_enters_both_of_its_ways(monkeypatch):
+    taken = []
+    for way in (_perceptron_fast.jump, _perceptron_fast.sweep):
+        def spied(*args, way=way, **settings):
+            passed = way(*args, **settings)
+            taken.append((way.__name__, passed is not None))
+            return passed
+
+        monkeypatch.setattr(_perceptron_fast, way.__name__, spied)
+    assert page(KEY).claim("fast_form_is_the_rule").observe(0, {}).verdict == "holds"
+    assert {("jump", True), ("jump", False), ("sweep", True)} == set(taken)
+
+
+@pytest.mark.parametrize("bias", [False, True])
+def test_traced_mistakes_are_those_of_the_rule(bias):
+    X, y, _ = separable_points(np.random.default_rng(8), 300, 5, 0.02)
+    model = Perceptron(fit_intercept=bias, trace=True).fit(X, y)
+    w, b, made = np.zeros(5), 0.0, []
+    for _ in range(model.n_epochs_):
+        w, b, wrong = perceptron_epoch(X, y, w, b, fit_intercept=bias)
+        made += wrong
+    assert made == model.mistakes_.tolist()
+    np.testing.assert_allclose(w, model.coef_[0], atol=1e-12)
+    assert b == model.intercept_[0]
 
 
 def test_equals_sklearns_own_perceptron():

@@ -93,4 +93,5 @@ def test_a_component_loads_its_own_page_only():
         "from principia.connectionism import Perceptron\n"
         "print(json.dumps([m for m in sys.modules if m.startswith('principia.connectionism.')]))"
     )
-    assert loaded == ["principia.connectionism.perceptron"]
+    beside = "principia.connectionism._perceptron_fast"  # its fast form is no other page
+    assert loaded == [beside, "principia.connectionism.perceptron"]

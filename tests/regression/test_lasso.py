@@ -35,7 +35,7 @@ KEY = "regression/lasso"
         ("(pull - prices * w.sign())", "(pull + prices * w.sign())", "optimality"),
         ("(pull.abs() - prices).clamp_min(0)", "0 * pull", "optimality"),
         ("soft_threshold_(p, lr * l1)", "soft_threshold_(p, l1)", "equals_sklearn"),
-        ("p.add_(p.grad, alpha=-lr)", "p.add_(p.grad, alpha=lr)", "optimality"),
+        ("p.add_(gradient, alpha=-lr)", "p.add_(gradient, alpha=lr)", "optimality"),
         ("return lost + (prices", "return lost - (prices", "optimality"),
         ("X, 2, keepdim=True) ** 2 /", "X, 2, keepdim=True) ** 2 / 3 /", "ista_rate"),
         ("(last - 1) / t * (w - before)", "(last - 1) / t * (before - w)", "fista_rate"),

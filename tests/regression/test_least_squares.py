@@ -24,8 +24,8 @@ def problem(s, d, *more, seed=0):
 @pytest.mark.parametrize(
     ("old", "new", "claim"),
     [
-        ("(X @ w - y) / len(X)", "(X @ w - y)", "gradient"),
-        ("(X @ w - y) / len(X)", "(X @ w + y) / len(X)", "normal_equations"),
+        ("(X @ w - y).square().mean() / 2", "(X @ w - y).square().mean()", "gradient"),
+        ("cholesky_ex(X.mT @ X)", "cholesky_ex(2 * X.mT @ X)", "normal_equations"),
         ("y[rows] - np.einsum", "y[rows] + np.einsum", "lms_step_limit"),
         ("W + (lr * (", "W + (2 * lr * (", "lms_noise_floor"),
         ("size=(len(y), len(W))", "size=(len(y), 1)", "lms_noise_floor"),

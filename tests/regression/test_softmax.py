@@ -54,6 +54,21 @@ def test_claims_catch_planted_bugs(old, new, claim):
     assert_caught(KEY, old, new, claim)
 
 
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("FLAT = 1e-9", "FLAT = 1e-4"),
+        ("MOST_STEPS, HISTORY = 500", "MOST_STEPS, HISTORY = 3"),
+        ("STUCK = 10", "STUCK = 0"),
+        ("bias.copy_(at[:, -1])", "bias.copy_(0 * at[:, -1])"),
+        ("at = start + move.view_as(start)", "at = start - move.view_as(start)"),
+        ("- u[:, 0] @ HY", "+ u[:, 0] @ HY"),
+    ],
+)
+def test_a_claim_catches_bugs_planted_in_the_fast_form(old, new):
+    assert_caught(KEY, old, new, "fast_form_finds_the_minimum", fast=True)
+
+
 def test_functions_are_those_of_scipy():
     rng = np.random.default_rng(0)
     z = 30 * rng.normal(size=(50, 7))

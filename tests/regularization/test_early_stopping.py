@@ -24,8 +24,7 @@ KEY = "regularization/early_stopping"
         ("1 - (1 - step) ** t, share", "1 - (1 - step) ** t, 1 - share", "gd_path_in_eigenbasis"),
         ("step = lr * lam", "step = lam", "gd_path_in_eigenbasis"),
         ("return 1 / (lr * t)", "return lr / t", "stopping_is_decay"),
-        ("spectra / (spectra + 1 / times)", "spectra / (spectra + 2 / times)",
-         "stopping_risk_inflation"),
+        ("return 1 / (lr * t)", "return 2 / (lr * t)", "stopping_risk_inflation"),
     ],
 )
 def test_claims_catch_planted_bugs(old, new, claim):

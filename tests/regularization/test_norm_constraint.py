@@ -19,6 +19,13 @@ from principia.lab.training import Supervised, fit
 from principia.optimization.problems import LogisticRisk, Quadratic, Quartic, noisy_logistic
 from principia.regularization import MaxNorm, ProjectedSGD, kkt_residual, project_ball
 from principia.regularization import norm_constraint as the_page
+from principia.regularization.claims.norm_constraint import _radius_slopes
+from principia.regularization.experiments.norm_constraint import (
+    LOOSEST,
+    _contours,
+    _standardized,
+    max_norm,
+)
 
 KEY = "regularization/norm_constraint"
 ROWS, NEAREST, MATCH = "max_norm_rows_hold", "projection_is_nearest", "penalty_matches_a_radius"
@@ -146,8 +153,8 @@ def test_no_radius_is_given_that_was_not_found(monkeypatch):
 
 def test_the_loosest_ball_of_the_path_has_a_solution_that_is_found():
     cancer = load_breast_cancer()
-    X, mu = torch.from_numpy(cancer.data), torch.tensor([the_page.LOOSEST["quick"]])
-    risk = LogisticRisk(the_page._standardized(X, X), torch.from_numpy(cancer.target))
+    X, mu = torch.from_numpy(cancer.data), torch.tensor([LOOSEST["quick"]])
+    risk = LogisticRisk(_standardized(X, X), torch.from_numpy(cancer.target))
     radius = the_page.penalized_at(risk, mu.double(), tol=1e-8).norm(dim=1)
     residual, multiplier = kkt_residual(risk, the_page.in_balls(risk, radius, tol=1e-8), radius)
     assert float(residual) < 1e-6
@@ -168,7 +175,7 @@ def test_the_slope_of_the_radius_is_its_derivative():
     risk, mus = noisy_logistic(generator(), dim=4, l2=0.0), torch.tensor([0.003, 0.1, 5.0]).double()
     above, below = (the_page.matching_radius(risk, mus * factor) for factor in (1.001, 0.999))
     slopes = (below - above) / np.log(1.001 / 0.999)
-    torch.testing.assert_close(the_page._radius_slopes(risk, mus), slopes, rtol=1e-4, atol=0)
+    torch.testing.assert_close(_radius_slopes(risk, mus), slopes, rtol=1e-4, atol=0)
 
 
 def test_matching_radius_is_that_of_scikit_learn():
@@ -214,7 +221,7 @@ def test_outgoing_weights_and_rows_of_zeros():
 
 def test_the_part_holds_the_rows_in_a_training_and_the_offer_builds_it():
     model, x = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 2)), torch.ones(20, 4)
-    offered = the_page.max_norm.build(Run(), {"bound": 0.5})
+    offered = max_norm.build(Run(), {"bound": 0.5})
     assert (offered.bound, offered.dim) == (0.5, 0)
     sgd = torch.optim.SGD(model.parameters(), lr=5.0)
     fit(model, (x, torch.arange(20) % 2), Supervised(F.cross_entropy), sgd, steps=20,
@@ -225,7 +232,7 @@ def test_the_part_holds_the_rows_in_a_training_and_the_offer_builds_it():
 
 def test_in_the_picture_ball_and_prices_meet():
     X = normal(200, 2)
-    figure = the_page._contours(X, (X[:, 0] - X[:, 1] + 0.3 * normal(200, seed=1) > 0).long())
+    figure = _contours(X, (X[:, 0] - X[:, 1] + 0.3 * normal(200, seed=1) > 0).long())
     circle, path, ball = figure.data[1:4]
     radius = np.hypot(circle.x, circle.y)
     np.testing.assert_allclose(radius, radius[0], rtol=1e-5)

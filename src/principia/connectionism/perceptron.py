@@ -24,41 +24,62 @@ References:
         Learning 37(3). doi:10.1023/A:1007662407062
 """
 
-__all__ = ["Perceptron", "KernelPerceptron", "mistake_bound"]
+__all__ = ["Perceptron", "KernelPerceptron", "mistake_bound", "perceptron_epoch"]
 
-import functools
 import itertools
-import math
 import warnings
-from collections.abc import Callable
 from typing import Any, Literal, final
 
 import numpy as np
 from jaxtyping import Float
-from sklearn import config_context
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.linear_model import SGDClassifier
 from sklearn.metrics.pairwise import pairwise_kernels
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from principia.connectionism._perceptron_fast import Epochs
 from principia.lab.params import PositiveFloat, PositiveInt, check_params, checked, usage_error
 from principia.lab.training.estimators import class_codes, two_classes
 
 Array = np.ndarray
-COUNTER = 1e-200  # its square is 0 in float64
-BLOCKS = 2**12, 2**17  # fewest and most numbers that one matrix product reads: 32 KB and 1 MB
-FEW, NUMBERS_A_MISTAKE = 256, 2**13  # up to so many mistakes, jumping is faster than compiled code
+
+
+@checked
+def perceptron_epoch(
+    X: Float[Array, "N D"], y: Float[Array, " N"], w: Float[Array, " D"], b: float = 0.0, *,
+    fit_intercept: bool = True,
+) -> tuple[Float[Array, " D"], float, list[int]]:
+    r"""Visits every point once, in order, and adds those that the unit gets wrong to its weights.
+
+    Returns the new weights, the new bias and the numbers of the points that were mistakes.
+
+    Args:
+        X: Points (N, D).
+        y: Labels +1 and -1.
+        w: Weights before; they are not changed.
+        b: Bias before.
+        fit_intercept: Whether to learn the bias.
+
+    Example:
+        >>> perceptron_epoch(np.eye(2), np.array([1.0, -1.0]), np.zeros(2))
+        (array([ 1., -1.]), 0.0, [0, 1])
+    """
+    w, mistakes = w.copy(), []
+    for index, (point, label) in enumerate(zip(X, y.tolist(), strict=True)):
+        if label * (w @ point + b) <= 0:
+            w += label * point
+            b += label * fit_intercept
+            mistakes.append(index)
+    return w, b, mistakes
 
 
 @final
 class Perceptron(ClassifierMixin, BaseEstimator):
     r"""Learns a separating hyperplane by adding the points it gets wrong.
 
-    Blocks of points are scored by one matrix product up to the next mistake, so that the cost is
-    per mistake. Where they are many, and without `trace`, the epochs run in scikit-learn's compiled
-    `SGDClassifier`.
+    Epochs of the rule follow each other until one has no mistakes. They run in a fast form of
+    `perceptron_epoch`, which jumps from mistake to mistake or, where they are many, is compiled.
 
     Shapes:
         X: (N, D); y: (N,); predict returns (N,)
@@ -104,14 +125,11 @@ class Perceptron(ClassifierMixin, BaseEstimator):
         if start.shape != (X.shape[1],):
             raise usage_error("Perceptron", "coef_init", f"of shape ({X.shape[1]},)", start.shape)
 
-        # one more column, in which `_sweep` counts mistakes; it needs a copy, and may not be needed
-        wider = functools.cache(lambda: np.column_stack([X, np.zeros(len(X))]))
-        problems = self._problems(codes)
-        fits = [self._learn(X, wider, rows, signs, start) for rows, signs in problems]
+        epochs = Epochs(X, bias=self.fit_intercept, average=self.average, trace=self.trace)
+        fits = [self._learn(epochs, rows, signs, start) for rows, signs in self._problems(codes)]
         weights, biases, mistakes = zip(*fits, strict=True)
         self.coef_, self.intercept_ = np.stack(weights), np.array(biases)
-        totals = itertools.zip_longest(*mistakes, fillvalue=0)
-        self.epoch_mistakes_ = np.array([sum(epoch) for epoch in totals])
+        self.epoch_mistakes_ = np.array([*map(sum, itertools.zip_longest(*mistakes, fillvalue=0))])
         self.n_epochs_ = len(self.epoch_mistakes_)
         self.n_mistakes_ = int(self.epoch_mistakes_.sum())
         self.converged_ = all(made[-1] == 0 for made in mistakes)
@@ -135,105 +153,26 @@ class Perceptron(ClassifierMixin, BaseEstimator):
         return [(chosen, np.where(codes[chosen] == b, 1.0, -1.0)) for chosen, b in rows]
 
     def _learn(
-        self, X: Array, wider: Callable[[], Array], rows: Array | slice, y: Array, w: Array
+        self, epochs: Epochs, rows: Array | slice, y: Array, w: Array
     ) -> tuple[Array, float, list[int]]:
         """Run epochs until one has no mistakes; return weights, bias and the mistakes of each."""
-        rng, order = check_random_state(self.random_state), np.arange(len(y))
-        state, mistakes, means = np.append(w, 0.0), [], []  # the last entry is the bias
-        traced: list[Array] = []
-        indices: list[int] = []
-        points, signs = X[rows], y
-        ordered = np.empty_like(points) if self.shuffle else points
-        rare = math.inf if self.trace else len(w) / NUMBERS_A_MISTAKE  # mistakes a point
-        for _ in range(self.max_epochs):
-            if self.shuffle:
-                order = rng.permutation(len(y))
-                np.take(points, order, axis=0, out=ordered, mode="clip")  # "raise" makes a copy
-                signs = y[order]
-            passed = None
-            if not mistakes or mistakes[-1] <= FEW + rare * len(y):
-                # only in the first epoch it is not known yet whether mistakes are rare
-                passed = self._jump(ordered, signs, state, math.inf if mistakes else rare)
-            if passed is None:
-                if points.shape[1] == len(w):
-                    points = wider()[rows]
-                    points[:, -1] = COUNTER * y
-                    ordered = points[order] if self.shuffle else points
-                state, mean, made = self._sweep(ordered, signs, state)
-                mistakes.append(made)
-                means.append(mean)
-            else:
-                state, wrong, states = passed
-                if self.average:
-                    seen = np.diff([0, *wrong, len(y)])  # points that each state is for
-                    means.append(seen @ states / len(y))
-                if self.trace:
-                    traced += states[1:]
-                    indices += order[wrong].tolist()
-                mistakes.append(len(wrong))
-            if not mistakes[-1]:
+        rng, passes = check_random_state(self.random_state), range(self.max_epochs)
+        orders = (rng.permutation(len(y)) if self.shuffle else None for _ in passes)
+        state, mistakes, means, wrong, traced = np.append(w, 0.0), [], [], [], []
+        for epoch in epochs.run(rows, y, w, orders):
+            state = epoch.state  # the last entry is the bias
+            mistakes.append(epoch.mistakes)
+            means.append(epoch.mean)
+            wrong += epoch.wrong
+            traced += epoch.states
+            if not epoch.mistakes:
                 break
         if self.trace:
             history = np.array(traced).reshape(-1, len(state))
             self.weights_, self.biases_ = history[:, :-1], history[:, -1]
-            self.mistakes_ = np.array(indices, dtype=int)
-        final = np.mean(means, axis=0) if self.average else state
-        return final[:-1], float(final[-1]), mistakes
-
-    def _sweep(self, counted: Array, y: Array, state: Array) -> tuple[Array, Array, int]:
-        """Run one epoch in SGDClassifier, which has the same update but does not count it.
-
-        The last column, $10^{-200}y$, counts: each mistake adds $10^{-200}$ to its weight, while
-        its share of a score, at most $10^{-400}$ times the count, is exactly 0 in float64.
-        """
-        ends = []
-        for average in (False, True)[: 1 + self.average]:
-            model = SGDClassifier(
-                loss="perceptron", learning_rate="constant", eta0=1.0, penalty=None, max_iter=1,
-                tol=None, shuffle=False, fit_intercept=self.fit_intercept, average=average,
-                random_state=0,  # unused, but none would draw from the global generator
-            )
-            start = np.append(state[:-1], 0.0)[None]
-            with config_context(assume_finite=True):  # `fit` has looked already
-                model.fit(counted, y, coef_init=start, intercept_init=state[-1:].copy())
-            ends.append(np.append(model.coef_[0], model.intercept_))
-        made = round(ends[0][-2] / COUNTER)
-        return np.delete(ends[0], -2), np.delete(ends[-1], -2), made
-
-    def _jump(
-        self, X: Array, y: Array, state: Array, rare: float
-    ) -> tuple[Array, list[int], list[Array]] | None:
-        """Run one epoch from mistake to mistake; give the last state, them, and all states.
-
-        Where they are too many give up. A block is as long as the way between the last mistakes,
-        and grows while the unit is right; the states are kept for `trace` and `average` only.
-        """
-        least, largest = (max(16, numbers // X.shape[1]) for numbers in BLOCKS)
-        D, bias = len(state) - 1, float(self.fit_intercept)
-        w, b = np.zeros(X.shape[1]), float(state[-1])  # a column that counts weighs nothing
-        w[:D] = state[:-1]
-        wrong: list[int] = []
-        states = [state]
-        position, past, size = 0, 0, least
-        while position < len(y):
-            block = slice(position, position + size)
-            errs = y[block] * (np.dot(X[block], w) + b) <= 0  # @ takes longer to begin
-            right = int(errs.argmax())  # points before the first mistake, if there is one
-            if not errs[right]:
-                position, size = position + size, min(4 * size, largest)
-                continue
-            position += right
-            w += y[position] * X[position]
-            b += float(y[position]) * bias
-            wrong.append(position)
-            if self.trace or self.average:
-                states.append(np.append(w[:D], b))
-            position += 1
-            if len(wrong) > FEW + rare * position:
-                return None
-            size = min(max(position - past, least), largest)
-            past = position
-        return np.append(w[:D], b), wrong, states
+            self.mistakes_ = np.array(wrong, dtype=int)
+        learned = np.mean(means, axis=0) if self.average else state
+        return learned[:-1], float(learned[-1]), mistakes
 
     def decision_function(self, X: Any) -> Array:
         """Score points: (N,) for two classes, else (N, K); pairs of classes vote."""

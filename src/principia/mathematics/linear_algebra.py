@@ -246,8 +246,9 @@ def woodbury_solve(
     (n, k), diagonal = U.shape, solve_A if isinstance(solve_A, Tensor) else None
     shapes = [tuple(one.shape) for one in (U, C, V, b)]
     if C.shape != (k, len(V)) or V.shape[1:] != (n,) or len(b) != n:
-        raise usage_error("woodbury_solve", "U, C, V, b", "of shapes (n, k), (k, l), (l, n), (n, ...)",
-                     shapes, "The product U @ C @ V must be square, with the rows of b.")
+        domain = "of shapes (n, k), (k, l), (l, n), (n, ...)"
+        hint = "The product U @ C @ V must be square, with the rows of b."
+        raise usage_error("woodbury_solve", "U, C, V, b", domain, shapes, hint)
     if diagonal is not None and (diagonal.shape != (n,) or not bool(diagonal.all())):
         domain = f"a function, or a diagonal of {n} entries without a 0"
         raise usage_error("woodbury_solve", "solve_A", domain, diagonal.tolist())

@@ -40,12 +40,11 @@ __all__ = [
 
 import itertools
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import Annotated, Any, final
 
 import torch
 from jaxtyping import Float
-from sklearn.exceptions import ConvergenceWarning
 from torch import Tensor
 from torch.nn import functional as F
 
@@ -57,6 +56,7 @@ from principia.lab.params import (
     checked,
     usage_error,
 )
+from principia.lab.training import GroupOptimizer
 from principia.regression.least_squares import MILD, few_rows, finite
 from principia.regression.ridge import Loss, Penalty, ridge_alpha
 
@@ -90,8 +90,8 @@ def soft_threshold_(z: Tensor | Iterable[Tensor], t: float) -> None:
 
     It reads and writes the memory of each once, as optimizers want it.
     """
-    for one in (z,) if isinstance(z, Tensor) else z:
-        torch.ops.aten.softshrink.out(one, t, out=one)
+    for values in (z,) if isinstance(z, Tensor) else z:
+        torch.ops.aten.softshrink.out(values, t, out=values)
 
 
 @checked
@@ -150,6 +150,8 @@ def _solve(
             if bool((gap <= 0).all()):
                 break
     else:
+        from sklearn.exceptions import ConvergenceWarning
+
         warnings.warn(
             f"{owner}: the duality gap is {float(gap.max()):.2g} above its tolerance after {steps} "
             "steps. Allow more steps or a larger tol.", ConvergenceWarning, stacklevel=4,
@@ -176,6 +178,16 @@ def _compact(X: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
     rest = (y.square().sum() - shares.square().sum()).clamp_min(0).sqrt()
     scale = ((len(R) + 1) / len(X)) ** 0.5  # the mean over rows shall stay
     return scale * F.pad(R, (0, 0, 0, 1)), scale * torch.cat([shares[:, 0], rest[None]])
+
+
+def _with_these_signs(X: Tensor, y: Tensor, w: Tensor, prices: Tensor) -> Tensor:
+    r"""Minimize F over the $w_j\ne0$, as if their signs were right: then its gradient is linear."""
+    signs, s = w.sign(), X.shape[-2]
+    on = signs.abs()
+    gram = (X.mT @ X / s)[..., None, :, :] * on[..., None, :] * on[..., :, None]
+    pull = (y[..., None, :] @ X / s - prices[..., None] * signs) * on
+    factor, _ = torch.linalg.cholesky_ex(gram + torch.diag_embed(1 - on))
+    return torch.cholesky_solve(pull[..., None], factor)[..., 0].nan_to_num()
 
 
 def proximal_iterates(
@@ -220,16 +232,6 @@ def gap_at(X: Tensor, y: Tensor, w: Tensor, prices: Tensor) -> Tensor:
     return lost + (prices[..., None] * w.abs() - w * inside * pull).sum(-1)
 
 
-def _with_these_signs(X: Tensor, y: Tensor, w: Tensor, prices: Tensor) -> Tensor:
-    r"""Minimize F over the $w_j\ne0$, as if their signs were right: then its gradient is linear."""
-    signs, s = w.sign(), X.shape[-2]
-    on = signs.abs()
-    gram = (X.mT @ X / s)[..., None, :, :] * on[..., None, :] * on[..., :, None]
-    pull = (y[..., None, :] @ X / s - prices[..., None] * signs) * on
-    factor, _ = torch.linalg.cholesky_ex(gram + torch.diag_embed(1 - on))
-    return torch.cholesky_solve(pull[..., None], factor)[..., 0].nan_to_num()
-
-
 @checked
 def fista(
     X: Float[Tensor, "*B s d"], y: Float[Tensor, "*B s"], alpha: Prices, *,
@@ -256,7 +258,7 @@ def fista(
 
 
 @final
-class ProximalSGD(torch.optim.Optimizer):
+class ProximalSGD(GroupOptimizer):
     r"""Trains a network with an l1 penalty: a gradient step, then the soft threshold.
 
     Weights become exactly 0, which a penalty added to the loss never achieves. Give biases a group
@@ -282,22 +284,14 @@ class ProximalSGD(torch.optim.Optimizer):
     ) -> None:
         super().__init__(params, {"lr": lr, "l1": l1})
 
-    @torch.no_grad()
-    def step(self, closure: Callable[[], Any] | None = None) -> Any:  # type: ignore[override]
-        """Move every parameter that has a gradient; return the loss of `closure`, if any."""
-        loss = None
-        if closure is not None:
-            with torch.enable_grad():
-                loss = closure()
-        for group in self.param_groups:
-            lr, l1 = group["lr"], group["l1"]
-            if not lr * l1 >= 0:
-                raise usage_error("ProximalSGD", "l1", "in [0, inf)", l1)
-            for p in group["params"]:
-                if p.grad is not None:
-                    p.add_(p.grad, alpha=-lr)
-                    soft_threshold_(p, lr * l1)  # while the cache still holds it
-        return loss
+    def move(self, group: dict[str, Any], params: list[Tensor], gradients: list[Tensor]) -> None:
+        """Take the step and the threshold, one parameter after the other."""
+        lr, l1 = group["lr"], group["l1"]
+        if not lr * l1 >= 0:
+            raise usage_error("ProximalSGD", "l1", "in [0, inf)", l1)
+        for p, gradient in zip(params, gradients, strict=True):
+            p.add_(gradient, alpha=-lr)
+            soft_threshold_(p, lr * l1)  # while the cache still holds it
 
 
 @checked

@@ -96,13 +96,8 @@ class LMS(RegressorMixin, BaseEstimator):
         epochs: PositiveInt = 50, fit_intercept: bool = True, trace: bool = False,
         random_state: Any = None,
     ) -> None:
-        self.lr = lr
-        self.average = average
-        self.chains = chains
-        self.epochs = epochs
-        self.fit_intercept = fit_intercept
-        self.trace = trace
-        self.random_state = random_state
+        self.lr, self.average, self.chains, self.epochs = lr, average, chains, epochs
+        self.fit_intercept, self.trace, self.random_state = fit_intercept, trace, random_state
 
     def fit(self, X: Any, y: Any) -> "LMS":
         """Start at 0 and take `epochs` passes."""
@@ -253,9 +248,8 @@ def hat_matrix(X: Float[Tensor, "s d"]) -> Float[Tensor, "s s"]:
     r"""Makes the matrix $XX^+$ that puts the hat on $y$: it projects onto the columns of $X$.
 
     Example:
-        >>> hat_matrix(torch.ones(2, 1))  # the best constant is the mean
-        tensor([[0.5000, 0.5000],
-                [0.5000, 0.5000]])
+        >>> hat_matrix(torch.ones(2, 1)) @ torch.tensor([1.0, 3.0])  # the best constant: the mean
+        tensor([2.0000, 2.0000])
     """
     U, _, _ = _thin_svd("hat_matrix", X)
     return U @ U.mT

@@ -85,6 +85,7 @@ def logistic_loss(
         z: Scores: logarithms of the odds of label 1.
 
     Example:
+        >>> import torch
         >>> logistic_loss(torch.tensor([1, 0]), torch.tensor([0.0, 2.0]))
         tensor([0.6931, 2.1269])
     """
@@ -105,6 +106,7 @@ def logit(p: Float[Tensor, "*batch"]) -> Float[Tensor, "*batch"]:
     r"""Turns probabilities into log-odds, $\ln\frac{p}{1-p}$: the inverse of $\sigma$.
 
     Example:
+        >>> import torch
         >>> logit(torch.tensor([0.5, 0.75, 1.0]))
         tensor([0.0000, 1.0986,    inf])
     """
@@ -120,6 +122,7 @@ def zero_one_bound(
     r"""Bounds the 0/1 error of a margin z by $-\log\sigma(z)$, for bases of at most 2.
 
     Example:
+        >>> import torch
         >>> zero_one_bound(torch.tensor([0.0, -1.0, 1.0]))
         tensor([1.0000, 1.8946, 0.4519])
     """

@@ -44,9 +44,8 @@ __all__ = [
 
 import math
 import warnings
-from collections import deque
-from collections.abc import Callable, Sequence
-from typing import Annotated, Any, Literal, final
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Annotated, Any, Literal, final
 
 import torch
 from jaxtyping import Float, Int
@@ -61,15 +60,16 @@ from principia.lab.params import (
     checked,
     usage_error,
 )
-from principia.lab.runs import Run
 from principia.lab.training import OneCycle, Trained, accuracy, fit
+from principia.regression._softmax_fast import LBFGS
+
+if TYPE_CHECKING:
+    from principia.lab.runs import Run
+else:
+    Run = Any  # annotations are read at run time, and components know no runs
 
 Model = Callable[[Tensor], Tensor]
 MOST_AT_ONCE = 1_000_000  # samples whose full gradient is still cheap
-MOST_STEPS, HISTORY = 500, 20  # of L-BFGS
-FLAT = 1e-9  # gradient at which it stops
-STUCK = 10  # steps with neither a smaller loss nor a smaller gradient: only rounding is left
-SUFFICIENT = 1e-4  # share of the predicted decrease that a step must bring (Armijo)
 
 
 def cross_entropy(
@@ -217,91 +217,8 @@ class SoftmaxRegression(nn.Module):
             raise usage_error(
                 "SoftmaxRegression", "x", f"at most {MOST_AT_ONCE} rows", len(x), hint
             )
-        optimizer = _LBFGS(self, x)
+        optimizer = LBFGS(self.weight, self.bias, x, l2=self.l2)
         return fit(self, (x, y), self.risk, optimizer, steps=1, batch_size=len(x), **shared)
-
-
-@final
-class _LBFGS(torch.optim.Optimizer):
-    r"""Descends by L-BFGS, from the curvature at $W=0$ instead of a multiple of the identity.
-
-    There it is $\frac1K(I-\frac1K\mathbf1\mathbf1^\top)\otimes\frac1sX^\top X+\lambda I$, with ones
-    as last column of X: one small system for all classes. What the last moves tell is added at
-    once, in the compact form of Byrd, Nocedal and Schnabel.
-    """
-
-    def __init__(self, model: SoftmaxRegression, x: Tensor) -> None:
-        super().__init__(model.parameters(), {"lr": 1.0})
-        self.model = model
-        (s, d), eps = x.shape, torch.finfo(x.dtype).eps
-        curvature = x.new_ones(d + 1, d + 1)
-        curvature[:d, :d], curvature[:d, d] = x.mT @ x / s, x.mean(0)
-        curvature[d, :d] = curvature[:d, d]
-        curvature /= len(model.bias)
-        sizes = curvature.diagonal()  # a view: some more of it makes dependent columns regular
-        sizes += eps**0.5 * sizes + eps * sizes.sum()
-        sizes[:d] += model.l2
-        self.factor, failed = torch.linalg.cholesky_ex(curvature)
-        if failed:  # X is not finite: the loss will tell
-            self.factor = torch.eye(d + 1).to(x)
-
-    @torch.no_grad()
-    def step(self, closure: Callable[[], float]) -> float:  # type: ignore[override]
-        """Descend until the gradient is as good as 0, or rounding; return the first loss."""
-        start = torch.cat([self.model.weight, self.model.bias[:, None]], 1)
-        loss, gradient = self._evaluate(closure, start, torch.zeros_like(start))
-        first, best, since = loss, math.inf, 0
-        pairs: deque[tuple[Tensor, Tensor]] = deque(maxlen=HISTORY)
-        for _ in range(MOST_STEPS):
-            largest = float(gradient.abs().max())
-            best, since = (largest, 0) if largest < best / 2 else (best, since + 1)
-            if largest <= FLAT or since >= STUCK:
-                break
-            move, rate = -self._newton(gradient, pairs), 1.0
-            if not float(move @ gradient) < 0:  # rounding: begin anew
-                pairs.clear()
-                move = -self._newton(gradient, pairs)
-            slope, eps = float(move @ gradient), torch.finfo(move.dtype).eps
-            rounding = 16 * eps * max(abs(loss), 1.0)  # scores of some size are subtracted in it
-            before, start = gradient, torch.cat([self.model.weight, self.model.bias[:, None]], 1)
-            new, gradient = self._evaluate(closure, start, move)
-            while new > loss + SUFFICIENT * rate * slope + rounding and rate > eps:
-                rate /= 2
-                new, gradient = self._evaluate(closure, start, rate * move)
-            since, loss = 0 if new < loss - rounding else since, new
-            if float(move @ (gradient - before)) > 0:  # as it is, but for rounding
-                pairs.append((rate * move, gradient - before))
-        return first
-
-    def _evaluate(
-        self, closure: Callable[[], float], start: Tensor, move: Tensor
-    ) -> tuple[float, Tensor]:
-        """Move from a start; give the loss and its gradient, class by class, the bias last."""
-        weight, bias = self.model.weight, self.model.bias
-        at = start + move.view_as(start)
-        weight.copy_(at[:, :-1])
-        bias.copy_(at[:, -1])
-        with torch.enable_grad():
-            loss = closure()
-        return float(loss), torch.cat([weight.grad, bias.grad[:, None]], 1).flatten()  # type: ignore[list-item,index]
-
-    def _newton(self, gradient: Tensor, pairs: Sequence[tuple[Tensor, Tensor]]) -> Tensor:
-        """Multiply by the inverse Hessian as moves S and changes Y of the gradient tell it."""
-        if not pairs:
-            return self._first(gradient[None])[0]
-        S, Y = (torch.stack(one) for one in zip(*pairs, strict=True))  # (pairs, parameters)
-        SY, first = S @ Y.mT, self._first(torch.cat([Y, gradient[None]]))
-        first *= SY[-1, -1] / (Y[-1] @ first[-2])  # the scale of the last move
-        HY, guess = first[:-1], first[-1]
-        u = torch.linalg.solve_triangular(SY, (S @ gradient)[:, None], upper=True)
-        v = (SY.diagonal().diag() + HY @ Y.mT) @ u - (HY @ gradient)[:, None]
-        v = torch.linalg.solve_triangular(SY.mT, v, upper=False)
-        return guess + v[:, 0] @ S - u[:, 0] @ HY
-
-    def _first(self, rows: Tensor) -> Tensor:
-        """Multiply rows of parameters by the inverse of the curvature at W = 0."""
-        columns = rows.view(-1, len(self.factor)).mT
-        return torch.cholesky_solve(columns, self.factor.to(rows)).mT.reshape(rows.shape)
 
 
 def empirical_risk(

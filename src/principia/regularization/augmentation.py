@@ -93,9 +93,8 @@ class Shift(_Warp):
         high: Largest shift.
 
     Example:
-        >>> Augment(Shift(1, 1))(torch.tensor([[[[1.0, 2.0], [3.0, 4.0]]]])).int()
-        tensor([[[[0, 0],
-                  [0, 1]]]], dtype=torch.int32)
+        >>> Augment(Shift(1, 1))(torch.tensor([[[[1.0, 2.0], [3.0, 4.0]]]])).tolist()
+        [[[[0.0, 0.0], [0.0, 1.0]]]]
     """
 
     @checked
@@ -114,10 +113,19 @@ def _ordered(owner: str, low: float, high: float) -> tuple[float, float]:
     return low, high
 
 
+def _between(ends: "Shift | Rotate | Scale | Shear | Brightness", count: int, rng: Rng) -> Tensor:
+    return ends.low + (ends.high - ends.low) * _uniform(count, rng)
+
+
+def _uniform(count: int, rng: Rng) -> Tensor:
+    where = "cpu" if rng is None else rng.device
+    return torch.rand(count, generator=rng, device=where, dtype=torch.float64)
+
+
 def _affine(rows: list[list[Tensor | float]]) -> Tensor:
     """Stack the entries of two rows, some of them drawn, to matrices (count, 3, 3)."""
-    drawn = next(one for row in rows for one in row if isinstance(one, Tensor)).double()
-    entries = [drawn.new_zeros(()) + one for row in [*rows, [0, 0, 1]] for one in row]
+    drawn = next(entry for row in rows for entry in row if isinstance(entry, Tensor)).double()
+    entries = [drawn.new_zeros(()) + entry for row in [*rows, [0, 0, 1]] for entry in row]
     return torch.stack(torch.broadcast_tensors(*entries), dim=-1).unflatten(-1, (3, 3))
 
 
@@ -130,9 +138,8 @@ class Rotate(_Warp):
         high: Largest angle.
 
     Example:
-        >>> Augment(Rotate(90, 90))(torch.tensor([[[[1.0, 2.0], [3.0, 4.0]]]])).round().int()
-        tensor([[[[2, 4],
-                  [1, 3]]]], dtype=torch.int32)
+        >>> Augment(Rotate(90, 90))(torch.tensor([[[[1.0, 2.0], [3.0, 4.0]]]])).round().tolist()
+        [[[[2.0, 4.0], [1.0, 3.0]]]]
     """
 
     @checked
@@ -179,10 +186,8 @@ class Shear(_Warp):
 
     Example:
         >>> stroke = torch.tensor([[[[0.0, 1, 0], [0, 1, 0], [0, 1, 0]]]])
-        >>> Augment(Shear(1, 1))(stroke).round().int()
-        tensor([[[[1, 0, 0],
-                  [0, 1, 0],
-                  [0, 0, 1]]]], dtype=torch.int32)
+        >>> Augment(Shear(1, 1))(stroke).round().int().tolist()
+        [[[[1, 0, 0], [0, 1, 0], [0, 0, 1]]]]
     """
 
     @checked
@@ -202,9 +207,8 @@ class Mirror(_Warp):
         chance: Probability that a picture is mirrored.
 
     Example:
-        >>> Augment(Mirror(1.0))(torch.tensor([[[[1.0, 2.0], [3.0, 4.0]]]])).int()
-        tensor([[[[2, 1],
-                  [4, 3]]]], dtype=torch.int32)
+        >>> Augment(Mirror(1.0))(torch.tensor([[[[1.0, 2.0], [3.0, 4.0]]]])).tolist()
+        [[[[2.0, 1.0], [4.0, 3.0]]]]
     """
 
     @checked
@@ -215,11 +219,6 @@ class Mirror(_Warp):
         """Draw which pictures are mirrored."""
         signs = torch.where(_uniform(count, rng) < self.chance, -1.0, 1.0)
         return _affine([[signs, 0, 0], [0, 1, 0]])
-
-
-def _uniform(count: int, rng: Rng) -> Tensor:
-    where = "cpu" if rng is None else rng.device
-    return torch.rand(count, generator=rng, device=where, dtype=torch.float64)
 
 
 @final
@@ -244,10 +243,6 @@ class Brightness:
         return x * _between(self, len(x), rng).to(x)[:, None, None, None]
 
 
-def _between(ends: Shift | Rotate | Scale | Shear | Brightness, count: int, rng: Rng) -> Tensor:
-    return ends.low + (ends.high - ends.low) * _uniform(count, rng)
-
-
 @final
 class Pick:
     """Applies an element of a finite group to each picture, drawn for it.
@@ -257,10 +252,8 @@ class Pick:
         chances: Of the elements, in their order; equal by default.
 
     Example:
-        >>> x = torch.tensor([[[[1.0, 2.0], [3.0, 4.0]]]])
-        >>> Pick("rotations", chances=(0, 1, 0, 0))(x)
-        tensor([[[[2., 4.],
-                  [1., 3.]]]])
+        >>> Pick("rotations", chances=(0, 1, 0, 0))(torch.tensor([[[[1, 2], [3, 4]]]])).tolist()
+        [[[[2, 4], [1, 3]]]]
     """
 
     @checked
@@ -300,6 +293,7 @@ class Augment(Callback):
     Example:
         >>> augment, rng = Augment(Shift(-2, 2), Rotate(-15, 15), side=28), torch.Generator()
         >>> moved, flat = augment(torch.rand(5, 3, 32, 32), rng), augment(torch.rand(5, 784), rng)
+        >>> from principia.lab.training import Supervised, fit
         >>> model, x, y = nn.Linear(784, 10), torch.rand(8, 784), torch.arange(8)
         >>> sgd = torch.optim.SGD(model.parameters(), lr=0.1)
         >>> trained = fit(model, (x, y), Supervised(F.cross_entropy), sgd, callbacks=[augment])
@@ -310,10 +304,10 @@ class Augment(Callback):
         self, *transforms: Transform, outside: Literal["zeros", "border", "reflection"] = "zeros",
         side: PositiveInt | None = None,
     ) -> None:
-        for one in transforms:
-            if not (isinstance(one, _Warp) or callable(one)):
+        for transform in transforms:
+            if not (isinstance(transform, _Warp) or callable(transform)):
                 domain = "transforms such as Shift(-2, 2), one after the other"
-                raise usage_error("Augment", "transforms", domain, one)
+                raise usage_error("Augment", "transforms", domain, transform)
         self.transforms, self.outside, self.side = transforms, outside, side
 
     def __call__(self, x: Shaped[Tensor, "*shape"], rng: Rng = None) -> Float[Tensor, "*shape"]:
@@ -321,12 +315,12 @@ class Augment(Callback):
         pictures = _pictures(x, self.side)
         for warps, group in itertools.groupby(self.transforms, lambda one: isinstance(one, _Warp)):
             if warps:
-                drawn = [one.matrices(len(x), rng) for one in group]  # type: ignore[union-attr]
+                drawn = [warp.matrices(len(x), rng) for warp in group]  # type: ignore[union-attr]
                 affine = functools.reduce(lambda before, after: after @ before, drawn)
                 pictures = _resampled(pictures, affine, self.outside)
             else:
-                for one in group:
-                    pictures = one(pictures, rng)  # type: ignore[operator]
+                for transform in group:
+                    pictures = transform(pictures, rng)  # type: ignore[operator]
         return pictures.reshape(x.shape)
 
     def prepare(self, batch: Batch, rng: torch.Generator) -> Batch:
@@ -336,23 +330,21 @@ class Augment(Callback):
 
 def _pictures(x: Tensor, side: int | None) -> Tensor:
     """Give flat pictures of a known side their four axes (B, C, H, W)."""
-    pictures = x
     if x.ndim == 2 and side is not None and x.shape[1] == side**2:
-        pictures = x.reshape(len(x), 1, side, side)
-    if pictures.ndim != 4:
-        domain, hint = "pictures (B, C, H, W)", ""
-        if side is not None:
-            domain += f" or rows (B, {side**2}) of side {side}"
+        x = x.reshape(len(x), 1, side, side)
+    if x.ndim != 4:
+        rows = "" if side is None else f" or rows (B, {side**2}) of side {side}"
+        hint = ""
         if x.ndim == 3:  # it could be one picture with channels, or gray ones
             hint = "Add a channel axis: x[:, None]; to a single picture a batch axis: x[None]."
         elif x.ndim == 2 and side is None:
             hint = "If the rows are gray squares, give their side, as in side=28."
-        raise usage_error("Augment", "x", domain, tuple(x.shape), hint)
+        raise usage_error("Augment", "x", f"pictures (B, C, H, W){rows}", tuple(x.shape), hint)
     if not x.is_floating_point():
         raise usage_error(
             "Augment", "x", "floating point", str(x.dtype), "Divide gray values by 255."
         )
-    return pictures
+    return x
 
 
 def _resampled(x: Tensor, affine: Tensor, outside: str) -> Tensor:
@@ -373,13 +365,11 @@ def orbit(x: Shaped[Tensor, "*shape"], group: str | Sequence[Map]) -> Shaped[Ten
             the cyclic "shifts" of rows; or functions, one for each element.
 
     Example:
-        >>> orbit(torch.tensor([1, 2, 3]), "shifts")
-        tensor([[1, 2, 3],
-                [3, 1, 2],
-                [2, 3, 1]])
+        >>> orbit(torch.tensor([1, 2, 3]), "shifts").tolist()
+        [[1, 2, 3], [3, 1, 2], [2, 3, 1]]
     """
     elements = group_elements(x, group) if isinstance(group, str) else group
-    return torch.stack([one(x) for one in elements])
+    return torch.stack([element(x) for element in elements])
 
 
 def group_elements(x: Tensor, group: str) -> list[Map]:

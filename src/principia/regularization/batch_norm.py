@@ -50,6 +50,7 @@ import copy
 import itertools
 import warnings
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack
 from typing import Any, final
 
 import torch
@@ -138,22 +139,15 @@ def population_statistics(model: nn.Module, loader: Iterable[Any]) -> nn.Module:
     return model
 
 
-def norm_layers(model: nn.Module) -> list[_BatchNorm]:
-    """List the batch normalizations of a model."""
-    return [one for one in model.modules() if isinstance(one, _BatchNorm)]
-
-
 def _pass(
     model: nn.Module, loader: Iterable[Any], layers: Iterable[nn.Module], look: Callable[..., None]
 ) -> None:
     """Go through the data, and look at what enters some layers."""
-    hooks = [one.register_forward_pre_hook(look) for one in layers]
-    try:
+    with ExitStack() as hooks:
+        for layer in layers:
+            hooks.enter_context(layer.register_forward_pre_hook(look))
         for batch in loader:
             model(batch if isinstance(batch, Tensor) else batch[0])
-    finally:
-        for hook in hooks:
-            hook.remove()
 
 
 def _mean_input(
@@ -169,6 +163,11 @@ def _mean_input(
 
     _pass(model, loader, [layer], look)
     return torch.stack(sums).sum(dim=0) / sum(counts)
+
+
+def norm_layers(model: nn.Module) -> list[_BatchNorm]:
+    """List the batch normalizations of a model."""
+    return [layer for layer in model.modules() if isinstance(layer, _BatchNorm)]
 
 
 @checked
@@ -230,10 +229,9 @@ def invert(
 
     Example:
         >>> x, bn = torch.tensor([[1.0], [2.0], [6.0]]), nn.BatchNorm1d(1)
-        >>> invert(bn, bn(x), x.mean(dim=0), (bn.eps + x.var(dim=0, correction=0)).sqrt())
-        tensor([[1.0000],
-                [2.0000],
-                [6.0000]], grad_fn=<AddBackward0>)
+        >>> sigma = (bn.eps + x.var(dim=0, correction=0)).sqrt()
+        >>> invert(bn, bn(x), x.mean(dim=0), sigma).flatten().detach()
+        tensor([1.0000, 2.0000, 6.0000])
     """
     if bn.weight is not None:
         if not bool((bn.weight != 0).all()):
@@ -291,11 +289,7 @@ class ConvNet(nn.Module):
             ) for n, m in itertools.pairwise(channels)
         ))
         self.head = skip_init(nn.Linear, channels[-1] * self.smallest**2, classes)
-        for layer in self.modules():
-            if isinstance(layer, nn.Conv2d | nn.Linear):
-                initialize_(layer.weight, "he", rng=rng)
-                if layer.bias is not None:
-                    nn.init.zeros_(layer.bias)
+        initialize_(self, "he", rng=rng)
 
     def forward(self, x: Float[Tensor, "B c h w"]) -> Float[Tensor, "B classes"]:
         """Compute the scores of the classes."""

@@ -155,6 +155,7 @@ class Distillation(Callback):
         >>> x, y = torch.randn(8, 2), torch.zeros(8, dtype=torch.long)
         >>> sgd = torch.optim.SGD(student.parameters(), lr=0.1)
         >>> lesson = [Distillation(teacher, temperature=4.0)]
+        >>> from principia.lab.training import Supervised
         >>> trained = fit(student, (x, y), Supervised(F.cross_entropy), sgd, callbacks=lesson)
     """
 
@@ -225,7 +226,7 @@ def distill(
     Example:
         >>> teacher, student = nn.Linear(2, 3).eval(), nn.Linear(2, 3)
         >>> x, y = torch.randn(64, 2), torch.zeros(64, dtype=torch.long)
-        >>> adam = Adam(student.parameters(), lr=0.3)
+        >>> adam = torch.optim.Adam(student.parameters(), lr=0.3)
         >>> trained = distill(teacher, student, (x, y), adam, temperature=1.0, alpha=1.0, epochs=90)
         >>> bool((student(x).softmax(1) - teacher(x).softmax(1)).abs().max() < 0.05)
         True

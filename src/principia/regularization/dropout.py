@@ -53,7 +53,7 @@ __all__ = [
 import copy
 import itertools
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext
 from typing import Annotated, Any, final
 
 import torch
@@ -63,8 +63,7 @@ from torch.nn.modules.dropout import _DropoutNd
 
 from principia.lab.params import Range, UsageError, checked, usage_error
 from principia.lab.seeds import Seed
-from principia.lab.training import evaluated
-from principia.lab.training.generators import seeded_generators
+from principia.lab.training import evaluated, seeded_generators
 from principia.networks.activations import ACTIVATIONS
 from principia.networks.mlp import ActivationName, Sizes
 from principia.regularization.initialization import initialize_
@@ -241,12 +240,10 @@ def _keeps(model: nn.Module, x: Tensor) -> list[Tensor]:
     def look(drop: nn.Module, inputs: Any, output: Tensor) -> None:
         found.append(torch.full_like(output[0], _keep(drop)))
 
-    handles = [one.register_forward_hook(look) for one in _drops(model)]
-    try:
+    with ExitStack() as hooks:
+        for drop in _drops(model):
+            hooks.enter_context(drop.register_forward_hook(look))
         model(x)
-    finally:
-        for one in handles:
-            one.remove()
     if not found or not all(bool((keep > 0).all()) for keep in found):
         domain = "a module with a layer that drops units, and none that drops all of them"
         raise usage_error("enumerate_subnets", "model", domain, model)
@@ -270,12 +267,10 @@ def multiplied(layers: Sequence[nn.Module], factors: Sequence[Tensor]) -> Iterat
     def multiply(layer: nn.Module, inputs: Any, output: Tensor) -> Tensor:
         return output * next(left)[:, None]
 
-    handles = [one.register_forward_hook(multiply) for one in layers]
-    try:
+    with ExitStack() as hooks:
+        for layer in layers:
+            hooks.enter_context(layer.register_forward_hook(multiply))
         yield
-    finally:
-        for one in handles:
-            one.remove()
 
 
 def arithmetic_ensemble(

@@ -44,6 +44,7 @@ References:
 __all__ = ["initialize_", "lsuv_", "depth_profile", "product_uniform_logpdf"]
 
 import math
+from contextlib import ExitStack
 from typing import Any, Literal, TypeVar
 
 import torch
@@ -159,13 +160,10 @@ def lsuv_(model: nn.Module, x: Tensor, *, rng: torch.Generator | None = None) ->
         layer.weight.div_(spread)
         return output / spread
 
-    hooks = [layer.register_forward_hook(rescale) for layer in _layers("lsuv_", model)]
-    try:
-        with torch.no_grad():
-            model(x)
-    finally:
-        for hook in hooks:
-            hook.remove()
+    with ExitStack() as hooks, torch.no_grad():
+        for layer in _layers("lsuv_", model):
+            hooks.enter_context(layer.register_forward_hook(rescale))
+        model(x)
     return model
 
 
@@ -197,13 +195,10 @@ def depth_profile(
     def look(layer: nn.Module, inputs: tuple[Tensor, ...]) -> None:
         seen.append(inputs[0])
 
-    hooks = [layer.register_forward_pre_hook(look) for layer in _layers("depth_profile", model)]
-    try:
-        with torch.enable_grad():
-            seen.append(model(x.detach().requires_grad_()))
-    finally:
-        for hook in hooks:
-            hook.remove()
+    with ExitStack() as hooks, torch.enable_grad():
+        for layer in _layers("depth_profile", model):
+            hooks.enter_context(layer.register_forward_pre_hook(look))
+        seen.append(model(x.detach().requires_grad_()))
     output = seen[-1]
     cotangent = torch.randn(output.shape, generator=rng, dtype=output.dtype).to(output.device)
     gradients = torch.autograd.grad(output, seen, cotangent)

@@ -206,6 +206,7 @@ class LabelSmoothing(Callback):
         >>> model = nn.Linear(2, 3)
         >>> x, y = torch.randn(8, 2), torch.zeros(8, dtype=torch.long)
         >>> sgd = torch.optim.SGD(model.parameters(), lr=0.1)
+        >>> from principia.lab.training import Supervised, fit
         >>> cross_entropy = Supervised(F.cross_entropy)
         >>> trained = fit(model, (x, y), cross_entropy, sgd, callbacks=[LabelSmoothing(0.1)])
     """

@@ -179,8 +179,10 @@ class NoisyWeights(Callback):
 
     Example:
         >>> model = nn.Linear(1, 1, bias=False)
-        >>> x, sgd = torch.ones(4, 1), SGD(model.parameters(), lr=0.5)
-        >>> trained = fit(model, (x, 3 * x), Supervised(F.mse_loss), sgd, callbacks=[NoisyWeights(0.1)])
+        >>> x, sgd = torch.ones(4, 1), torch.optim.SGD(model.parameters(), lr=0.5)
+        >>> from principia.lab.training import Supervised, fit
+        >>> loss = Supervised(nn.functional.mse_loss)
+        >>> trained = fit(model, (x, 3 * x), loss, sgd, callbacks=[NoisyWeights(0.1)])
     """
 
     wraps_last = True  # what other parts compute before the loss must be of these weights, too

@@ -236,6 +236,16 @@ def penalized_at(problem: Problem, mus: Tensor, *, tol: float = 1e-14) -> Tensor
     return ends
 
 
+def in_balls(problem: Problem, radii: Tensor, *, tol: float = 1e-14) -> Tensor:
+    """Minimize a convex risk in balls around 0, all radii at once."""
+    ends, moving = accelerated(problem, lambda v, at, lr: project_ball(v, radii[at]), radii, tol)
+    if len(moving):
+        domain = f"radii in which {STEPS} steps find the solution"
+        hint = "In a smaller ball they are fewer."
+        raise usage_error("radius_path", "radii", domain, float(moving[0]), hint)
+    return ends
+
+
 def accelerated(
     problem: Problem, pull: Callable[[Tensor, Tensor, float], Tensor], rows: Tensor, tol: float
 ) -> tuple[Tensor, Tensor]:

@@ -210,7 +210,7 @@ class ProximalL1(Optimizer):
 
     Example:
         >>> w = nn.Parameter(torch.tensor([1.0, 1.0]))
-        >>> optimizer = ProximalL1([w], SGD, lam=1.0, lr=0.5)
+        >>> optimizer = ProximalL1([w], torch.optim.SGD, lam=1.0, lr=0.5)
         >>> w[0].backward()
         >>> optimizer.step()
         >>> w.tolist()

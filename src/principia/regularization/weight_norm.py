@@ -44,6 +44,7 @@ References:
 
 __all__ = ["normalize_weights", "data_dependent_init", "merge", "weight_norm_gradient"]
 
+from contextlib import ExitStack
 from typing import Any, TypeVar
 
 import torch
@@ -114,9 +115,8 @@ def data_dependent_init(model: Model, x: Float[Tensor, "B ..."]) -> Model:
         x: Batch of inputs.
 
     Example:
-        >>> rng = torch.Generator().manual_seed(0)
-        >>> net = normalize_weights(NormMLP([20, 50, 3], norm="none", rng=rng))
-        >>> x = torch.rand(100, 20, generator=rng)
+        >>> net = normalize_weights(nn.Sequential(nn.Linear(20, 50), nn.ReLU(), nn.Linear(50, 3)))
+        >>> x = torch.rand(100, 20)
         >>> data_dependent_init(net, x)(x).detach().var(dim=0, correction=0)
         tensor([1.0000, 1.0000, 1.0000])
     """
@@ -148,12 +148,10 @@ def data_dependent_init(model: Model, x: Float[Tensor, "B ..."]) -> Model:
         layer.bias.sub_(mean).div_(sigma)
         return layer.forward(*inputs)
 
-    hooks = [layer.register_forward_hook(start) for layer in layers.values()]
-    try:
+    with ExitStack() as hooks:
+        for layer in layers.values():
+            hooks.enter_context(layer.register_forward_hook(start))
         model(x)
-    finally:
-        for hook in hooks:
-            hook.remove()
     return model
 
 

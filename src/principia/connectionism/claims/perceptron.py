@@ -1,11 +1,13 @@
 r"""The perceptron: what is true of it, and what would refute it."""
 
+from collections.abc import Callable
 from typing import Annotated, Any, Literal
 
 import numpy as np
 from sklearn.linear_model import SGDClassifier
 
-from principia.connectionism.perceptron import Array, Perceptron, mistake_bound
+from principia.connectionism._perceptron_fast import counted, jump, sweep
+from principia.connectionism.perceptron import Array, Perceptron, mistake_bound, perceptron_epoch
 from principia.lab.data.synthetic import separable_points
 from principia.lab.evidence import (
     Evidence,
@@ -20,6 +22,8 @@ from principia.lab.evidence import (
 from principia.lab.params import PositiveFloat, Range, UnitInterval
 from principia.lab.seeds import Seed
 from principia.lab.training.estimators import fit_quietly
+
+EPOCHS = 3  # of the fast form and of the rule
 
 
 @claim(control={"margin_scale": 4.0}, source="Novikoff 1962")
@@ -254,3 +258,65 @@ def equals_sklearn(
             plain.n_mistakes_, len(traced.mistakes_), tol=0, why="integers"
         )
     return every(parts)
+
+
+@claim(control={"tie": "right"}, source="by construction")
+def fast_form_is_the_rule(
+    seed: Seed, *, points: Annotated[int, Range(1000, 3000)] = 2000,
+    dim: Annotated[int, Range(2, 500)] = 200, tie: Literal["mistake", "right"] = "mistake",
+) -> Evidence:
+    r"""Jumping and compiled epochs make the mistakes of the rule, and so come to its weights."""
+    rng = seed.numpy()
+    inputs = rng.integers(-3, 4, size=(points, dim)).astype(float)  # whole: some scores are 0
+    sides = np.where(inputs.sum(axis=1) >= 0, 1.0, -1.0)
+    noisy = np.where(rng.random(points) < 0.03, -sides, sides)
+    coins = rng.choice([-1.0, 1.0], size=points)
+    sets = {"rare": (inputs + sides[:, None], noisy), "many": (inputs, coins)}
+    rule = perceptron_epoch if tie == "mistake" else _epoch_with_ties_right
+    parts = {}
+    for name, (X, y) in sets.items():
+        for bias in (True, False):
+            expected, ways = _run_all_ways(rule, X, y, bias)
+            parts |= {
+                f"{way}, {name} mistakes, {'a' if bias else 'no'} bias": equal(
+                    found, expected, tol=0, why="whole numbers, of which float64 rounds none"
+                )
+                for way, found in ways.items()
+            }
+    return every(parts)
+
+
+def _epoch_with_ties_right(
+    X: Array, y: Array, w: Array, b: float, *, fit_intercept: bool
+) -> tuple[Array, float, list[int]]:
+    """Run the rule, but for scores of exactly 0, which are no mistakes here."""
+    mistakes = []
+    for index, (point, label) in enumerate(zip(X, y, strict=True)):
+        if label * (w @ point + b) < 0:
+            w, b = w + label * point, b + label * fit_intercept
+            mistakes.append(index)
+    return w, b, mistakes
+
+
+def _run_all_ways(
+    rule: Callable, X: Array, y: Array, bias: bool
+) -> tuple[Array, dict[str, Array]]:
+    """Run epochs from weights 0: weights, bias and mistakes of each, by the rule and by others."""
+    wider = counted(np.column_stack([X, y]), y)
+    state = jumped = swept = np.zeros(X.shape[1] + 1)
+    expected = []
+    ways: dict[str, list[Array]] = {"jumping": [], "compiled": [], "Perceptron": [], "traced": []}
+    for epochs in range(1, EPOCHS + 1):
+        w, b, wrong = rule(X, y, state[:-1], float(state[-1]), fit_intercept=bias)
+        state = np.append(w, b)
+        expected.append(np.append(state, len(wrong)))
+        jumped, wrong, _ = jump(X, y, jumped, bias=bias)  # type: ignore[misc]
+        ways["jumping"].append(np.append(jumped, len(wrong)))
+        swept, _, made = sweep(wider, y, swept, bias=bias)
+        ways["compiled"].append(np.append(swept, made))
+        for way in ("Perceptron", "traced"):
+            settings: dict[str, Any] = {"max_epochs": epochs, "trace": way == "traced"}
+            model = fit_quietly(Perceptron(fit_intercept=bias, **settings), X, y)
+            made = sum(model.epoch_mistakes_[epochs - 1 :])  # of this epoch, if there was one
+            ways[way].append(np.concatenate([model.coef_[0], model.intercept_, [made]]))
+    return np.stack(expected), {way: np.stack(rows) for way, rows in ways.items()}

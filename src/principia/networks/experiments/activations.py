@@ -13,7 +13,7 @@ from principia.lab.data.handwriting import handwriting
 from principia.lab.evidence import Plot, Series
 from principia.lab.params import PositiveFloat, PositiveInt
 from principia.lab.runs import Run, at_least_goal, experiment
-from principia.lab.training import OneCycle, Supervised, accuracy, loop
+from principia.lab.training import OneCycle, Supervised, accuracy, fit
 from principia.networks.activations import ACTIVATIONS
 from principia.networks.mlp import MLP
 
@@ -35,7 +35,7 @@ def activation_table(
     for name in ACTIVATIONS:
         model = MLP(sizes, activation=name, rng=run.seed.child("init").torch())
         adam = torch.optim.Adam(model.parameters())
-        trained = loop(
+        trained = fit(
             model, (x.flatten(1), y), Supervised(F.cross_entropy), adam, epochs=epochs,
             batch_size=batch, callbacks=[OneCycle(peak)], validation=(x_test.flatten(1), y_test),
             metrics={"accuracy": accuracy}, seed=run.seed.child("fit"), run=run, name=name,

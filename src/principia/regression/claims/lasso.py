@@ -123,6 +123,16 @@ def exact_zeros(
     )
 
 
+def _ridge(X: Tensor, y: Tensor, alpha: float) -> Tensor:
+    model = Ridge(alpha=ridge_alpha(alpha, len(y), loss="half-mean", penalty="half"))
+    return torch.as_tensor(model.set_params(fit_intercept=False).fit(X.numpy(), y.numpy()).coef_)
+
+
+def _sklearn(X: Tensor, y: Tensor, alpha: float) -> Tensor:
+    model = Lasso(alpha=alpha, fit_intercept=False, tol=1e-13, max_iter=100_000, random_state=0)
+    return torch.as_tensor(model.fit(X.numpy(), y.numpy()).coef_)
+
+
 def sparse_data(
     seed: Seed, samples: int, features: int, nonzero: int, *, noise: float = 0.5
 ) -> tuple[Tensor, Tensor, Tensor]:
@@ -135,16 +145,6 @@ def sparse_data(
     truth[torch.randperm(features, generator=rng)[:nonzero]] = sign * size
     errors = noise * torch.randn(samples, generator=rng, dtype=torch.float64)
     return X, X @ truth + errors, truth
-
-
-def _ridge(X: Tensor, y: Tensor, alpha: float) -> Tensor:
-    model = Ridge(alpha=ridge_alpha(alpha, len(y), loss="half-mean", penalty="half"))
-    return torch.as_tensor(model.set_params(fit_intercept=False).fit(X.numpy(), y.numpy()).coef_)
-
-
-def _sklearn(X: Tensor, y: Tensor, alpha: float) -> Tensor:
-    model = Lasso(alpha=alpha, fit_intercept=False, tol=1e-13, max_iter=100_000, random_state=0)
-    return torch.as_tensor(model.fit(X.numpy(), y.numpy()).coef_)
 
 
 @claim(control={"solution": "ridge"}, source="Karush, Kuhn and Tucker; Tibshirani 1996")

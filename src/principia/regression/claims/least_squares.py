@@ -22,6 +22,7 @@ from principia.lab.evidence import (
     every,
     never,
     slope,
+    standard_error,
     within_errors,
 )
 from principia.lab.params import Range
@@ -264,7 +265,7 @@ def lms_noise_floor(
         halves.append(late.mean() / early.mean())
         settled = (early + late).mean(axis=0) / 2  # one number a chain: independent
         floors.append(settled.mean())
-        errors.append(settled.std(ddof=1) / chains**0.5)
+        errors.append(standard_error(settled))
         exact.append(_floor(X, y - X @ best, lr))
     return every(
         {

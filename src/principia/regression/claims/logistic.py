@@ -314,18 +314,6 @@ def separable_data_diverges(
     )
 
 
-def descended(rows: Tensor, steps: int, l2: float) -> Tensor:
-    """Descend by steps 1/L from 0, on problems (P, s, d) of rows ±x; give all (steps, P, d)."""
-    s = rows.shape[1]
-    rate = 1 / (torch.linalg.matrix_norm(rows, 2) ** 2 / 4 + s * l2)[:, None, None]
-    away, pull, kept = -rows, (rate * rows.mT).contiguous(), 1 - rate * s * l2
-    w, path = torch.zeros_like(rows[:, :1].mT), []
-    for _ in range(steps):
-        w = torch.baddbmm(kept * w, pull, (away @ w).sigmoid_())
-        path.append(w)
-    return torch.stack(path)[..., 0]
-
-
 def _descend_scaled(rows: Tensor, steps: int, l2: float) -> Tensor:
     r"""Descend by steps $100/(R^2\ell\sqrt t)$; give the last weights (P, d).
 
@@ -341,3 +329,15 @@ def _descend_scaled(rows: Tensor, steps: int, l2: float) -> Tensor:
         pull = rows.mT @ (F.logsigmoid(-margins) - total).exp()
         w = w + rate * (pull - (price - total).exp() * w)
     return w[..., 0]
+
+
+def descended(rows: Tensor, steps: int, l2: float) -> Tensor:
+    """Descend by steps 1/L from 0, on problems (P, s, d) of rows ±x; give all (steps, P, d)."""
+    s = rows.shape[1]
+    rate = 1 / (torch.linalg.matrix_norm(rows, 2) ** 2 / 4 + s * l2)[:, None, None]
+    away, pull, kept = -rows, (rate * rows.mT).contiguous(), 1 - rate * s * l2
+    w, path = torch.zeros_like(rows[:, :1].mT), []
+    for _ in range(steps):
+        w = torch.baddbmm(kept * w, pull, (away @ w).sigmoid_())
+        path.append(w)
+    return torch.stack(path)[..., 0]

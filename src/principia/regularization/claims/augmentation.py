@@ -23,7 +23,8 @@ from principia.lab.evidence import (
     equal,
     equal_to_rounding,
     every,
-    within_errors,
+    mean_is,
+    standard_error,
 )
 from principia.lab.params import Range
 from principia.lab.seeds import Seed
@@ -76,19 +77,16 @@ def online_is_unbiased(
     copies = x[:, None].repeat(COPIES, 1, 1, 1)  # one channel, and pictures of one row
     batches = augment.prepare((copies,), rng)[0].view(COPIES, rows, 1, pixels)
     found = slopes(w, batches, y)
-    error = found.std(dim=0) / COPIES**0.5
     axis = range(1, pixels + 1)
     return every({
         "mean over all draws": equal(mean, expanded, tol=1e-12, why="float64 rounding").drawn(
-            Series("mean of augmented batches", axis, found.mean(dim=0), error=5 * error,
-                   style="points"),
+            Series("mean of augmented batches", axis, found.mean(dim=0),
+                   error=5 * standard_error(found), style="points"),
             Series("expanded set", axis, expanded, "predicted", "points"),
             Series("without augmentation", axis, grad(loss)(w, x, y), "other", "points"),
             x="coordinate", y="gradient",
         ),
-        "mean of batches": within_errors(
-            found.mean(dim=0), expanded, error=error, why="mean over independent batches"
-        ),
+        "mean of batches": mean_is(found, expanded, why="mean over independent batches"),
     })
 
 

@@ -20,12 +20,13 @@ from principia.lab.evidence import (
     equal,
     equal_to_rounding,
     every,
+    mean_is,
+    standard_error,
     within_errors,
 )
 from principia.lab.params import Range
 from principia.lab.seeds import Seed
-from principia.lab.training import OneCycle, Supervised, evaluated, fit
-from principia.lab.training.generators import seeded_generators
+from principia.lab.training import OneCycle, Supervised, evaluated, fit, seeded_generators
 from principia.regularization.dropout import (
     MOST_UNITS,
     ClassicDropout,
@@ -55,10 +56,10 @@ def torch_dropout_is_inverted(
         ours, theirs = (one(x.expand(masks, 8)) for one in (classic, inverted))
     noise = (keep * (1 - keep) / masks) ** 0.5  # of a share
     shares = torch.stack([(one != 0).double().mean(dim=0) for one in (ours, theirs)])
-    mean, error, units = theirs.mean(dim=0), theirs.std(dim=0) / masks**0.5, range(1, 9)
+    units = range(1, 9)
     return every({
-        "mean": within_errors(mean, x, error=error, k=4, why="mean over masks").drawn(
-            Series("mean over masks", units, mean, error=4 * error),
+        "mean": mean_is(theirs, x, k=4, why="mean over masks").drawn(
+            Series("mean over masks", units, theirs.mean(dim=0), error=4 * standard_error(theirs)),
             Series("x", units, x, "predicted", "points"),
             Series("what is kept", units, theirs.sum(dim=0) / (theirs != 0).sum(dim=0), "other",
                    "points"),
@@ -305,9 +306,8 @@ def dropout_breaks_coadaptation(
         for keeps in arms
     )  # (shares, cuts), the same cuts in both
     gain = with_dropout[-1] - without[-1]
-    error = float(gain.std()) / cuts**0.5
     return at_least(
-        gain.mean() - 3 * error, 1 / len(y),
+        gain.mean() - 3 * standard_error(gain), 1 / len(y),
         why="3 standard errors over cuts below the mean gain; less than one digit is no gain",
         detail=f"{with_dropout[-1].mean():.3f} against {without[-1].mean():.3f}",
     ).drawn(

@@ -108,7 +108,8 @@ def stopping_risk_inflation(
         """Add squared bias and variance over the coordinates: (times, problems)."""
         return (signals**2 * (1 - share) ** 2 + noise * share**2 / spectra).sum(dim=-1)
 
-    flow, ridge = -torch.expm1(-spectra * times), spectra / (spectra + 1 / times)
+    prices = times.new_tensor([equivalent_decay(1.0, t) for t in times.flatten().tolist()])
+    flow, ridge = -torch.expm1(-spectra * times), spectra / (spectra + prices.view_as(times))
     ratio = risk(flow) / risk(ridge)
     worst = ratio.max(dim=1).values
     x = torch.logspace(-2, 3, 2001, dtype=torch.float64)

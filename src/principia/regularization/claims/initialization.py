@@ -24,6 +24,7 @@ from principia.lab.evidence import (
     equal,
     equal_to_rounding,
     every,
+    standard_error,
     within_errors,
 )
 from principia.lab.params import Range
@@ -87,22 +88,17 @@ def lecun_preserves_variance(
 ) -> Evidence:
     r"""$w\sim U[-\sqrt{3/n},\sqrt{3/n}]$, of variance $1/n$: linear layers keep $E[z^2]$."""
     gain = 1.0 if form == "correct" else 3**-0.5
-    return _multiplied(
-        seed.torch(), [width] * (depth + 1), "identity", draws, (1.0, 1.0),
-        scheme="lecun", law="uniform", gain=gain,
-    )
+    return _multiplied(seed.torch(), [width] * (depth + 1), draws, scheme="lecun", gain=gain)
 
 
 def _multiplied(
-    rng: torch.Generator, sizes: Sequence[int], activation: str, draws: int,
-    factors: tuple[float, float], **start: Any,
+    rng: torch.Generator, sizes: Sequence[int], draws: int,
+    factors: tuple[float, float] = (1.0, 1.0), **start: Any,
 ) -> Evidence:
     """State by which factors layers multiply second moments, of signals and of gradients."""
-    _, forward, backward = _profiles(rng, sizes, activation, draws, start)
-    layers, parts = torch.arange(len(sizes)), {}
-    for name, moments, factor in (
-        ("forward", forward, factors[0]), ("back", backward.flip(1), factors[1])
-    ):
+    _, forward, backward = _profiles(rng, sizes, draws, **start)
+    layers, back, parts = torch.arange(len(sizes)), backward.flip(1), {}
+    for name, moments, factor in ("forward", forward, factors[0]), ("back", back, factors[1]):
         logs, error = _log_averaged(moments / moments[:, :1])
         predicted = math.log(factor) * layers.double()
         parts[f"{name}, logarithm"] = within_errors(
@@ -113,19 +109,22 @@ def _multiplied(
             x="layers passed", y=f"second moment, {name}", log="y",
         )
         # sharper: what a layer does, whatever the layers before it made of the signal
-        mean, error = _averaged((moments[:, 1:] / moments[:, :-1]).mean(dim=1, keepdim=True))
-        parts[f"{name}, a layer"] = within_errors(mean[0], factor, error=error[0], why=DRAWN)
+        ratio = (moments[:, 1:] / moments[:, :-1]).mean(dim=1)
+        mean, error = ratio.mean(), standard_error(ratio)
+        parts[f"{name}, a layer"] = within_errors(mean, factor, error=error, why=DRAWN)
     return every(parts)
 
 
 def _profiles(
-    rng: torch.Generator, sizes: Sequence[int], activation: str, draws: int, start: dict[str, Any]
+    rng: torch.Generator, sizes: Sequence[int], draws: int, activation: str = "identity",
+    **start: Any,
 ) -> Float[Tensor, "3 R L1"]:
-    """Profile as many draws of all weights, each with new inputs."""
+    """Profile as many draws of all weights, uniform ones, each with new inputs."""
     net, profiles = _stack(sizes, activation), []
     for _ in range(draws):
         x = randn(rng, INPUTS, sizes[0])
-        profiles.append(torch.stack(depth_profile(initialize_(net, rng=rng, **start), x, rng=rng)))
+        initialize_(net, law="uniform", rng=rng, **start)
+        profiles.append(torch.stack(depth_profile(net, x, rng=rng)))
     return torch.stack(profiles, dim=1)
 
 
@@ -138,19 +137,12 @@ def _stack(sizes: Sequence[int], activation: str) -> nn.Sequential:
     return nn.Sequential(*layers)
 
 
-def _log_averaged(
-    samples: Float[Tensor, "R K"]
-) -> tuple[Float[Tensor, " K"], Float[Tensor, " K"]]:
+def _log_averaged(samples: Float[Tensor, "R K"]) -> tuple[Tensor, Tensor]:
     """Estimate the logarithms of the means of log-normal samples, and their standard errors."""
     logs, count = samples.log(), len(samples)
     spread = logs.var(dim=0)
     error = (spread / count + spread**2 / (2 * (count - 1))).sqrt()
     return logs.mean(dim=0) + spread / 2, error
-
-
-def _averaged(samples: Float[Tensor, "R K"]) -> tuple[Float[Tensor, " K"], Float[Tensor, " K"]]:
-    """Average independent rows, and give the standard errors of the averages."""
-    return samples.mean(dim=0), samples.std(dim=0) / math.sqrt(len(samples))
 
 
 @claim(control={"variance": "1/n"}, source="Paszke et al. 2019, nn.Linear.reset_parameters")
@@ -169,7 +161,7 @@ def torch_default_variance(
     squares = first[: n * m].double().square()  # the weights of nn.Linear come first
     return every({
         "layers": _multiplied(
-            seed.torch(), [256] * (depth + 1), "identity", draws, (factor, factor), scheme="default"
+            seed.torch(), [256] * (depth + 1), draws, (factor, factor), scheme="default"
         ),
         "variance": within_errors(
             n * squares.mean(), factor, error=factor * math.sqrt(0.8 / len(squares)),
@@ -198,7 +190,7 @@ def output_variance_is_input_variance(
         x = math.sqrt(12) * (rand(rng, 7, n) - 0.5)  # of variance 1
         z = (spreads[:, None] * x) @ initialize_(weight, "lecun", law="uniform", rng=rng).mT
         squares[draw] = z.square().mean(dim=1)
-    measured, error = _averaged(squares)
+    measured, error = squares.mean(dim=0), standard_error(squares)
     claimed = spreads**2 if form == "correct" else spreads
     return within_errors(measured[-1], claimed[-1], error=error[-1], why=DRAWN).drawn(
         Series("measured", spreads, measured, error=5 * error),
@@ -252,8 +244,7 @@ def glorot_compromise(
     r"""Variance $2/(n+m)$: factors $2n/(n+m)$ forward and $2m/(n+m)$ back; 1 only if $n=m$."""
     return every({
         f"{b} x {a}": _multiplied(
-            seed.child(b).torch(), [a, b], "identity", draws, (2 * a / (a + b), 2 * b / (a + b)),
-            scheme=scheme, law="uniform",
+            seed.child(b).torch(), [a, b], draws, (2 * a / (a + b), 2 * b / (a + b)), scheme=scheme
         )
         for a, b in ((n, m), (same, same))
     })
@@ -265,9 +256,7 @@ def he_keeps_second_moment(
     draws: Draws = 50, scheme: Literal["he", "lecun"] = "he",
 ) -> Evidence:
     r"""ReLU layers with variance $2/n$ keep $E[h^2]$: half of each symmetric $z$ survives."""
-    return _multiplied(
-        seed.torch(), [width] * (depth + 1), "relu", draws, (1.0, 1.0), scheme=scheme, law="uniform"
-    )
+    return _multiplied(seed.torch(), [width] * (depth + 1), draws, activation="relu", scheme=scheme)
 
 
 @claim(control={"activation": "sigmoid"}, source="LeCun, Bottou, Orr and Mueller 1998, sec. 4.4")
@@ -277,8 +266,8 @@ def tanh_fits_the_assumption(
     activation: Literal["tanh", "sigmoid"] = "tanh",
 ) -> Evidence:
     r"""Activations that start with mean 0 keep it with tanh; the logistic function breaks it."""
-    sizes, start = [width] * (depth + 1), {"scheme": "lecun", "law": "uniform"}
-    measured, error = _averaged(_profiles(seed.torch(), sizes, activation, draws, start)[0])
+    means, *_ = _profiles(seed.torch(), [width] * (depth + 1), draws, activation, scheme="lecun")
+    measured, error = means.mean(dim=0), standard_error(means)
     return within_errors(measured, 0, error=error, why=DRAWN).drawn(
         Series("measured", range(depth + 1), measured, error=5 * error),
         Series("assumed", [0, depth], [0, 0], "predicted"), x="layer", y="mean activation",
@@ -295,8 +284,8 @@ def orthogonal_spectrum(
 ) -> Evidence:
     r"""Orthogonal matrices: singular values 1, eigenvalues ON the unit circle, rarely real."""
     rng, W = seed.torch(), torch.empty(matrices, 2 * half, 2 * half, dtype=torch.float64)
-    for one in W:
-        initialize_(one, "orthogonal", rng=rng)
+    for matrix in W:
+        initialize_(matrix, "orthogonal", rng=rng)
     values = torch.linalg.eigvals(W)
     nearest = values.real.sign() if form == "printed" else values / values.abs()
     real = (values.imag.abs() < 1e-8).double().sum(dim=1)
@@ -329,23 +318,21 @@ def orthogonal_preserves_norm(
 ) -> Evidence:
     r"""$W^\top W=I$ gives $\Vert Wx\Vert=\Vert x\Vert$ through any depth, forward and back."""
     rng, gain = seed.torch(), 1.0 if form == "correct" else math.sqrt(width)
-    net = _stack([width] * (depth + 1), "identity")
+    layers = list(_stack([width] * (depth + 1), "identity"))
+    net = nn.Sequential(*layers[::2])  # without the activation functions
     initialize_(net, "orthogonal", gain=gain, rng=rng)
     states = [randn(rng, INPUTS, width).requires_grad_()]
     for layer in net:
         states.append(layer(states[-1]))
     gradients = torch.autograd.grad(states[-1], states, randn(rng, INPUTS, width))
-    # (depth + 1, INPUTS): of every input by itself; each layer has an activation behind it
-    there, back = (
-        torch.stack([one.detach().norm(dim=1) for one in ones[::2]])
-        for ones in (states, gradients)
-    )
+    # (depth + 1, INPUTS): of every input by itself
+    there, back = (torch.stack([*of]).detach().norm(dim=2) for of in (states, gradients))
     there, back = there / there[0], back / back[-1]
-    layers, why = range(depth + 1), "float64 rounding, layer by layer"
+    number, why = range(depth + 1), "float64 rounding, layer by layer"
     return every({
         "forward": equal(there, 1, tol=1e-10, why=why).drawn(
-            Series("longest", layers, there.amax(dim=1)),
-            Series("shortest", layers, there.amin(dim=1)),
+            Series("longest", number, there.amax(dim=1)),
+            Series("shortest", number, there.amin(dim=1)),
             Series("kept", [0, depth], [1, 1], "predicted"),
             x="layer", y="length, of the input = 1", log="y",
         ),

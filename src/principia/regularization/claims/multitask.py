@@ -17,8 +17,9 @@ from principia.lab.evidence import (
     equal,
     equal_to_rounding,
     every,
+    mean_is,
     never,
-    within_errors,
+    standard_error,
 )
 from principia.lab.params import Range
 from principia.lab.seeds import Seed
@@ -118,21 +119,14 @@ def shared_subspace_helps(
         "joint error over separate, and 3 standard errors": at_most(
             mean + 3 * error, 0.2, why="a fifth: the pooled samples fit few weights a task"
         ).drawn(
-            Series("joint fit", few, pooled.mean(dim=1), error=standard_error(pooled)),
+            Series("joint fit", few, pooled.mean(dim=1), error=standard_error(pooled, axis=1)),
             Series("separate fits", few, alone.mean().expand(len(few)), "other", "line"),
             Series("separate, predicted", few, [theory] * len(few), "predicted"),
             Series("subspace known", few, [known] * len(few), "bound"),
             x="tasks", y="squared error of the weights of a task", log="xy",
         ),
-        "error of separate fits": within_errors(
-            alone.mean(), theory, error=standard_error(alone), why="mean of independent draws"
-        ),
+        "error of separate fits": mean_is(alone, theory, why="mean of independent draws"),
     })
-
-
-def standard_error(draws: Tensor) -> Any:
-    """Give the standard error of the mean over the last axis."""
-    return draws.std(dim=-1) / draws.shape[-1] ** 0.5
 
 
 @claim(control={"mask": "off"}, source="by construction")
@@ -249,15 +243,14 @@ def unlabelled_data_finds_the_subspace(
             gain.mean(), 3 * standard_error(gain), why="3 standard errors of paired draws",
             detail=f"{float(codes[here].mean()):.3f} against {float(raw[here].mean()):.3f}",
         ).drawn(
-            Series("head on codes", counts, codes.mean(dim=1), error=standard_error(codes)),
-            Series("head on inputs", counts, raw.mean(dim=1), "other", error=standard_error(raw)),
+            Series("head on codes", counts, codes.mean(dim=1), error=standard_error(codes, axis=1)),
+            Series("head on inputs", counts, raw.mean(dim=1), "other",
+                   error=standard_error(raw, axis=1)),
             x="labels", y=f"test accuracy, mean of {DRAWS} draws", log="x",
         ),
         "loss that is left": equal_to_rounding(loss, spread[:few, :-k].sum() / (few * NOISY)),
         "gradient": equal(slopes, 0, tol=1e-12, why="rounding of means of squares"),
-        "loss with holes": within_errors(
-            spoiled.mean(), mended, error=standard_error(spoiled), why="mean over masks"
-        ),
+        "loss with holes": mean_is(spoiled, mended, why="mean over masks"),
     })
 
 

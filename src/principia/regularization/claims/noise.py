@@ -21,13 +21,15 @@ from principia.lab.evidence import (
     equal,
     equal_to_rounding,
     every,
+    mean_is,
     never,
     slope,
+    standard_error,
     within_errors,
 )
 from principia.lab.params import Range
 from principia.lab.seeds import Seed
-from principia.lab.training.generators import seeded_generators
+from principia.lab.training import seeded_generators
 from principia.optimization.problems import Problem, ScalarNet
 from principia.regression.ridge import ridge_path
 from principia.regularization.noise import (
@@ -70,8 +72,7 @@ def input_noise_is_ridge(
     moved = X + sigma * _cubature(samples * dim).view(-1, samples, dim)
     expected = (y[:, None] - moved @ W).square().sum(dim=1).mean(dim=0)
     penalized = (y[:, None] - X @ W).square().sum(dim=0) + charge * W.square().sum(dim=0)
-    error = steps.std(dim=1) / COPIES**0.5
-    axis = range(1, dim + 1)
+    error, axis = standard_error(steps, axis=1), range(1, dim + 1)
     return every({
         "minimizer over noisy copies": within_errors(
             found, ridge, error=error, k=4, why="a root of the mean of independent gradients",
@@ -173,9 +174,9 @@ def weight_noise_penalizes_curvature(
             sigmas, left.abs(), 4, tol=0.2, why="the term of sixth order bends the line a little",
             labels=("σ", "mean loss - loss - penalty, two weights"),
         ),
-        "cloud of weights": within_errors(
-            one.mean(), sigma**2 * charge, error=one.std() / PAIRED_DRAWS**0.5, k=4,
-            bias=2 * next_term, why="pairs of mirrored draws; the next term, by doubling the noise",
+        "cloud of weights": mean_is(
+            one, sigma**2 * charge, k=4, bias=2 * next_term,
+            why="pairs of mirrored draws; the next term, by doubling the noise",
         ),
         "restored to the bit": never(cloud.theta != start, why="the very numbers are put back"),
     })

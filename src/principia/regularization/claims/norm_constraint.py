@@ -19,15 +19,14 @@ from principia.lab.evidence import (
     never,
     slope,
 )
-from principia.lab.params import Range, usage_error
+from principia.lab.params import Range
 from principia.lab.seeds import Seed
 from principia.optimization.gradient_descent import descend
-from principia.optimization.problems import LogisticRisk, Problem, noisy_logistic
+from principia.optimization.problems import LogisticRisk, noisy_logistic
 from principia.regularization.norm_constraint import (
-    STEPS,
     MaxNorm,
     ProjectedSGD,
-    accelerated,
+    in_balls,
     kkt_residual,
     matching_radius,
     penalized_at,
@@ -139,16 +138,6 @@ def penalty_matches_a_radius(
         "multiplier": equal(multiplier, mus, tol=1e-6 * mus, why="as the distance, relative"),
         "radii decrease": never(penalized.norm(dim=1).diff() >= 0, why="a theorem"),
     })
-
-
-def in_balls(problem: Problem, radii: Tensor, *, tol: float = 1e-14) -> Tensor:
-    """Minimize a convex risk in balls around 0, all radii at once."""
-    ends, moving = accelerated(problem, lambda v, at, lr: project_ball(v, radii[at]), radii, tol)
-    if len(moving):
-        domain = f"radii in which {STEPS} steps find the solution"
-        hint = "In a smaller ball they are fewer."
-        raise usage_error("radius_path", "radii", domain, float(moving[0]), hint)
-    return ends
 
 
 @claim(control={"risk": "exp(-θ⁴)"}, source="by calculation")

@@ -1,7 +1,8 @@
 r"""Weight decay: what is true of it, and what would refute it."""
 
 import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from functools import partial
 from typing import Annotated, Any, Literal, cast
 
 import torch
@@ -18,9 +19,9 @@ from principia.lab.evidence import (
     equal,
     equal_to_rounding,
     every,
+    mean_is,
     never,
     slope,
-    within_errors,
 )
 from principia.lab.params import Range
 from principia.lab.seeds import Seed
@@ -37,8 +38,9 @@ from principia.regularization.weight_decay import (
 )
 
 Rate = Annotated[float, Range(0.01, 1)]
-Form = Literal["correct", "printed"]
 MINIMIZED = "L-BFGS ends where the gradient is below 1e-11"
+CURVED = f"{MINIMIZED}, and curvatures are above 0.05"
+CONTRACTS = "float64 rounding of steps that contract"
 
 
 @claim(
@@ -59,18 +61,15 @@ def sgd_decay_is_l2(
             return theta - lr * (g - mu * theta)
         return decay(theta, g if form == "correct" else g / lr, lr=lr, mu=mu)
 
-    def priced(theta: Tensor) -> Tensor:
-        return _gradient(lambda at: risk.value(at).sum() + mu / 2 * (at * at).sum(), theta)
-
+    priced = partial(_gradient, lambda at: risk.value(at).sum() + mu / 2 * (at * at).sum())
     theta = [start]
     for _ in range(steps):
         theta.append(formula(theta[-1], risk.gradient(theta[-1])))
     by_torch = _path(SGD, risk.gradient, start, steps, lr=lr, weight_decay=mu)
     penalty = _path(SGD, priced, start, steps, lr=lr)
-    t = torch.arange(steps + 1, dtype=start.dtype)
+    mlp, t = MLP([4, 3, 2], rng=rng).double(), torch.arange(steps + 1, dtype=start.dtype)
     left = (1 + lr * mu if form == "printed" else 1 - lr * mu) ** t
     free = _path(SGD, torch.zeros_like, start, steps, lr=lr, weight_decay=mu)[:, 0] / start
-    mlp = MLP([4, 3, 2], rng=rng).double()
     strengths = {"layers.0.weight": mu, "layers.1.weight": mu / 2}
     parts = {
         "without a risk": equal_to_rounding(free, left[:, None].expand_as(free)).drawn(
@@ -81,11 +80,9 @@ def sgd_decay_is_l2(
         "torch and formula": _same_path(by_torch, torch.stack(theta)),
         "torch and explicit penalty": _same_path(by_torch, penalty),
     }
-    for name, given in {"one strength": mu, "strengths by layer": strengths}.items():
-        kept = _free_shares(mlp, decay_groups(mlp, given, lr=lr), steps)
-        second = mu if name == "one strength" else mu / 2
+    for name, given, second in ("one strength", mu, mu), ("strengths by layer", strengths, mu / 2):
         expected = [(1 - lr * mu) ** steps, 1.0, (1 - lr * second) ** steps, 1.0]
-        parts[f"groups, {name}"] = equal_to_rounding(kept, expected)
+        parts[f"groups, {name}"] = equal_to_rounding(_free_shares(mlp, given, lr, steps), expected)
     return every(parts)
 
 
@@ -110,23 +107,20 @@ def _path(
 
 
 def _same_path(one: Tensor, other: Tensor) -> Evidence:
-    tol = 1e-13 * (1 + float(one.abs().max()))
-    return equal(one, other, tol=tol, why="float64 rounding of steps that contract")
+    return equal(one, other, tol=1e-13 * (1 + float(one.abs().max())), why=CONTRACTS)
 
 
-def _free_shares(model: nn.Module, groups: Sequence[dict[str, Any]], steps: int) -> list[float]:
+@torch.no_grad()
+def _free_shares(model: nn.Module, strengths: Any, lr: float, steps: int) -> list[float]:
     """Give what is left of each parameter when nothing but the decay of its group moves it."""
-    before = [p.detach().clone() for p in model.parameters()]
-    optimizer = SGD(groups)
+    moved = copy.deepcopy(model)
+    optimizer = SGD(decay_groups(moved, strengths, lr=lr))
+    for p in moved.parameters():
+        p.grad = torch.zeros_like(p)
     for _ in range(steps):
-        for p in model.parameters():
-            p.grad = torch.zeros_like(p)
         optimizer.step()
-    shares = []
-    for p, old in zip(model.parameters(), before, strict=True):
-        shares.append(float((p.detach() * old).sum() / old.square().sum()))
-        p.data.copy_(old)
-    return shares
+    pairs = zip(moved.parameters(), model.parameters(), strict=True)
+    return [float((p * before).sum() / before.square().sum()) for p, before in pairs]
 
 
 @claim(control={"optimizer": "adam"}, source="Loshchilov and Hutter 2019, proposition 1 and 2")
@@ -138,8 +132,7 @@ def adam_decay_is_not_l2(
     """Decay in the gradient and decay beside it are one for SGD, and two for Adam."""
     rng = seed.torch()
     risk, start = noisy_logistic(rng, l2=0.0), randn(rng, 1, 8)
-    both = {"lr": lr, "weight_decay": mu}
-    beside = {"lr": lr, "shrink": lr * mu}
+    both, beside = {"lr": lr, "weight_decay": mu}, {"lr": lr, "shrink": lr * mu}
     coupled, decoupled = (
         {name: _path(kind, risk.gradient, start, steps, **how) for name, (kind, how) in arm.items()}
         for arm in ({"sgd": (SGD, both), "adam": (Adam, both)},
@@ -147,9 +140,8 @@ def adam_decay_is_not_l2(
     )
     one, other, t = coupled[optimizer], decoupled[optimizer], range(steps + 1)
     apart = (coupled["adam"] - decoupled["adam"]).abs().max()
-    why = "float64 rounding of steps that contract"
     return every({
-        f"{optimizer}: one path": equal(one, other, tol=1e-12, why=why).drawn(
+        f"{optimizer}: one path": equal(one, other, tol=1e-12, why=CONTRACTS).drawn(
             *(Series(f"{name}, in the gradient", t, path.norm(dim=-1)[:, 0], style="line")
               for name, path in coupled.items()),
             *(Series(f"{name}, beside it", t, path.norm(dim=-1)[:, 0], "predicted")
@@ -202,15 +194,13 @@ def l2_shrinks_by_eigenvalue(
     risk = noisy_logistic(seed.child("logistic").torch(), samples=400, dim=4, l2=0.0)
     optimum = _minimize(risk.value, torch.zeros(1, 4).double())[0]
     bend = cast("Tensor", torch.autograd.functional.hessian(risk.value, optimum))
-    low = float(torch.linalg.eigvalsh(bend)[0])
-    mus = low * torch.logspace(-3, -1.5, 7, dtype=bend.dtype)
+    mus = torch.linalg.eigvalsh(bend)[0] * torch.logspace(-3, -1.5, 7, dtype=bend.dtype)
     moved = _minimize(lambda theta: risk.value(theta) + mus / 2 * (theta**2).sum(dim=-1),
                       optimum.expand(7, 4))
-    first = torch.stack([shrinkage(bend, times * float(one)) @ optimum for one in mus])
+    first = torch.stack([shrinkage(bend, times * strength) @ optimum for strength in mus.tolist()])
     grid = torch.logspace(-1.5, 1, 60, dtype=lam.dtype)
-    why = f"{MINIMIZED}, and curvatures are above 0.05"
     return every({
-        "coordinates": equal(along, kept * before, tol=1e-8, why=why).drawn(
+        "coordinates": equal(along, kept * before, tol=1e-8, why=CURVED).drawn(
             Series("share that L-BFGS leaves", lam.flatten(), (along / before).flatten()),
             Series(share, grid, grid / (grid + times * mu), "predicted"),
             x="eigenvalue λ", y="share of the coordinate that is kept", log="x",
@@ -262,7 +252,7 @@ def _quadratic(H: Tensor, z: Tensor) -> Tensor:
 def unequal_decay_does_not_diagonalize(
     seed: Seed, *, dim: Annotated[int, Range(2, 30)] = 10,
     mu: Annotated[float, Range(0.1, 10)] = 1.0, spread: Annotated[float, Range(0.3, 2)] = 1.5,
-    form: Form = "correct",
+    form: Literal["correct", "printed"] = "correct",
 ) -> Evidence:
     r"""A strength for each weight: the minimum is at $(H+\mathrm{diag}\,d)^{-1}H\theta^*$."""
     rng, problems = seed.torch(), 5
@@ -270,10 +260,9 @@ def unequal_decay_does_not_diagonalize(
     d = mu * torch.exp(spread * randn(rng, problems, dim).clamp(-2, 2))
     found = _minimize(lambda theta: _quadratic(H, theta - best) + d / 2 * theta**2, best)
     printed = Q @ ((lam / (lam + d))[..., None] * (Q.mT @ best[..., None]))
-    correct = shrinkage(H, d) @ best[..., None]
-    predicted = (correct if form == "correct" else printed)[..., 0]
-    why, ends = f"{MINIMIZED}, and curvatures are above 0.05", [found.min(), found.max()]
-    return equal(found, predicted, tol=1e-8, why=why).drawn(
+    predicted = (shrinkage(H, d) @ best[..., None] if form == "correct" else printed)[..., 0]
+    ends = [found.min(), found.max()]
+    return equal(found, predicted, tol=1e-8, why=CURVED).drawn(
         Series("weights", predicted.flatten(), found.flatten()),
         Series("found = formula", ends, ends, "predicted"),
         x=f"{form} formula", y="weight at the minimum, by L-BFGS",
@@ -289,8 +278,7 @@ def decay_is_a_gaussian_prior(
     r"""Decay $\mu=1/(s\tau^2)$ of the mean loss: the posterior mode of a prior $N(0,\tau^2I)$."""
     risk = noisy_logistic(seed.torch(), samples=samples, dim=dim, l2=0.0)
     taus = tau * torch.logspace(-0.5, 0.5, 9, dtype=torch.float64)
-    mus = 1 / ((samples if count == "s" else 1) * taus**2)
-    start = torch.zeros(9, dim).double()
+    mus, start = 1 / ((samples if count == "s" else 1) * taus**2), torch.zeros(9, dim).double()
     found = _minimize(lambda theta: risk.value(theta) + mus / 2 * (theta**2).sum(dim=-1), start)
     mode = _posterior_mode(risk, taus)
     return equal(found, mode, tol=1e-8, why=f"{MINIMIZED}; Newton's method doubles digits").drawn(
@@ -309,11 +297,10 @@ def _posterior_mode(risk: LogisticRisk, taus: Tensor) -> Tensor:
         prior = Normal(0.0, taus[:, None]).log_prob(theta).sum()
         return prior + Bernoulli(logits=theta @ X.mT).log_prob(X.new_ones(())).sum()
 
+    narrow = torch.diag_embed((taus**-2)[:, None].expand_as(theta))
     for _ in range(20):
         odds = (theta @ X.mT).sigmoid()
-        bend = X.mT @ ((odds * (1 - odds))[..., None] * X) + torch.diag_embed(
-            (taus**-2)[:, None].expand_as(theta)
-        )
+        bend = X.mT @ ((odds * (1 - odds))[..., None] * X) + narrow
         theta = theta + torch.linalg.solve(bend, _gradient(log_posterior, theta))
     return theta
 
@@ -339,16 +326,15 @@ def decay_suppresses_noise(
 
     around = (predicted or 1e-3) * torch.logspace(-2, 2, 4001, dtype=lam.dtype)
     grid = torch.cat([around.new_zeros(1), around])
-    best = grid[risk(grid).argmin()]
-    some = around[::500]
+    best, some = grid[risk(grid).argmin()], around[::500]
     W = ridge_path(X, Y, samples * some)  # (9, dim, data sets)
     excess = ((lam.sqrt()[:, None] * (Q.mT @ (W - theta))) ** 2).sum(dim=1)
     found, error = excess.mean(dim=1), excess.std(dim=1) / data_sets**0.5
     return every({
         "decay helps": at_least(best, around[0], why="the first point of the grid above 0"),
         "best strength": equal(best, predicted, tol=0.003 * predicted, why="a step of the grid"),
-        "Monte Carlo": within_errors(
-            found, risk(some), error=error, k=4, bias=1e-12, why="mean over the data sets"
+        "Monte Carlo": mean_is(
+            excess, risk(some), axis=1, k=4, bias=1e-12, why="mean over the data sets"
         ).drawn(
             Series("mean of the data sets", some, found, error=4 * error),
             Series("exact", around[::40], risk(around[::40]), "predicted"),
@@ -404,10 +390,9 @@ def l1_gives_exact_zeros(
         l1_penalty(bowl, lam).backward()
         return slopes(theta) + cast("Tensor", bowl.theta.grad)
 
-    if penalty == "l1":
-        theta = _path(ProximalL1, slopes, best, steps, base_optimizer=SGD, lam=lam, lr=lr)[-1]
-    else:
-        theta = _path(SGD, slopes, best, steps, weight_decay=lam, lr=lr)[-1]
+    proximal = {"kind": ProximalL1, "base_optimizer": SGD, "lam": lam}
+    how = proximal if penalty == "l1" else {"kind": SGD, "weight_decay": lam}
+    theta = _path(gradient=slopes, start=best, steps=steps, lr=lr, **how)[-1]
     plain = _path(SGD, subgradient, best, steps // 3, lr=lr)[-1]
     zero, predicted = (h * best).abs() <= lam, soft_threshold(best, lam / h)
     near = "it hops over 0 by up to η(|h θ*| + λ)"

@@ -18,6 +18,7 @@ from principia.lab.training import OneCycle, Supervised, accuracy, evaluate, fit
 from principia.lab.training.pairs import paired
 from principia.regularization.claims.dropout import COURSE, PLAIN, cut_accuracy
 from principia.regularization.dropout import DropoutMLP, Keep
+from principia.regularization.norm_constraint import MaxNorm
 
 SCORE = {"accuracy": accuracy}
 
@@ -66,9 +67,6 @@ def mnist_dropout(
         pairs: How many pairs, each of other pictures and other first weights; none is 5, in a
             quick run 3.
     """
-    # not above: that page uses DropoutMLP
-    from principia.regularization.norm_constraint import MaxNorm
-
     x, y, x_test, y_test = handwriting(run)
     x, test = x.flatten(1), (x_test.flatten(1), y_test)
     width, peak = (units, 0.002) if run.full else (math.ceil(units / 4), 0.01)

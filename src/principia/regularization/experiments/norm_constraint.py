@@ -33,8 +33,8 @@ from principia.lab.training import (
 )
 from principia.lab.training.pairs import paired
 from principia.optimization.problems import LogisticRisk
-from principia.regularization.claims.norm_constraint import in_balls
-from principia.regularization.norm_constraint import MaxNorm, penalized_at
+from principia.regularization.dropout import DropoutMLP
+from principia.regularization.norm_constraint import MaxNorm, in_balls, penalized_at
 
 LOOSEST = {"full": 1e-5, "quick": 1e-4}  # prices for no bound, at which there is no minimum
 
@@ -163,9 +163,6 @@ def maxnorm_mlp(
         pairs: Trainings with equal starts and batches.
         images: Training pictures at full budget.
     """
-    # a later page, which in turn bounds its networks with this one
-    from principia.regularization.dropout import DropoutMLP
-
     x, y, x_test, y_test = handwriting(run)
     x, y, x_test = x[:images].flatten(1), y[:images], x_test.flatten(1)
     sizes = [784, 256, 256, 10] if run.full else [64, 128, 128, 10]
