@@ -7,7 +7,7 @@ from sklearn.datasets import load_wine
 from sklearn.linear_model import Lasso, LogisticRegression, Ridge
 
 from principia.regression import IRLS, SoftmaxRegression, fista, lstsq, ridge_path
-from principia.regression.least_squares import BLOCK, few_rows
+from principia.regression._least_squares_fast import BLOCK, few_rows
 
 ROWS, COLUMNS = 2 * BLOCK + 100, 7  # two whole blocks and a part of one
 UNIT = 2.0**-53

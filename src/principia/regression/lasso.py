@@ -57,7 +57,7 @@ from principia.lab.params import (
     usage_error,
 )
 from principia.lab.training import GroupOptimizer
-from principia.regression.least_squares import MILD, few_rows, finite
+from principia.regression._least_squares_fast import MILD, few_rows, finite
 from principia.regression.ridge import Loss, Penalty, ridge_alpha
 
 Prices = Float[Tensor, "..."] | float

@@ -66,7 +66,7 @@ from principia.lab.params import (
     usage_error,
 )
 from principia.lab.training.estimators import two_classes
-from principia.regression.least_squares import BLOCK
+from principia.regression._least_squares_fast import BLOCK
 
 Array = np.ndarray
 TINY = np.finfo(np.float64).tiny

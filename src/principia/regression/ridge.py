@@ -47,7 +47,7 @@ from torch import Tensor
 from torch.distributions import MultivariateNormal
 
 from principia.lab.params import NonNegativeFloat, PositiveFloat, PositiveInt, checked, usage_error
-from principia.regression.least_squares import MILD, few_rows, finite
+from principia.regression._least_squares_fast import MILD, few_rows, finite
 
 Loss = Literal["sum", "half-sum", "mean", "half-mean"]
 Penalty = Literal["full", "half"]

@@ -1,6 +1,6 @@
 r"""Knobs: the domain of a parameter lives in its annotation and nowhere else.
 
-From `rate: Fraction = 0.5` come the validation, the error sentence, the command-line flag with its
+From `rate: UnitInterval = 0.5` come the validation, the error sentence, the command-line flag with its
 help, the JSON schema of a form field and the negative test. Components validate with `@checked`;
 scikit-learn estimators, which must not validate in their constructor, call `check_params(self)` at
 the beginning of `fit`.
@@ -111,9 +111,9 @@ def checked(function: Function) -> Function:
     """Validate the annotated parameters of a function or constructor before its body runs.
 
     Example:
-        >>> from principia.lab.params.domains import Fraction
+        >>> from principia.lab.params import UnitInterval
         >>> @checked
-        ... def halve(*, rate: Fraction): return rate / 2
+        ... def halve(*, rate: UnitInterval): return rate / 2
         >>> halve(rate=3)
         Traceback (most recent call last):
         principia.lab.params.errors.UsageError: halve: rate must be in [0, 1]; got 3.
