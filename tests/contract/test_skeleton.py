@@ -1,5 +1,6 @@
-"""Adding a page is one file: the skeleton, copied under a new name, is a page everywhere."""
+"""Adding a page is one command: the skeleton, copied under a new name, is a page everywhere."""
 
+import ast
 import os
 import shutil
 import subprocess
@@ -9,16 +10,33 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
+ROOMS = ("", "claims", "experiments")
+IGNORED = shutil.ignore_patterns("__pycache__", "*.egg-info")
 
 
 @pytest.fixture(scope="module")
-def copied(tmp_path_factory):
-    """Copy the package, add the skeleton as a page, and give the environment that sees it."""
+def home(tmp_path_factory):
+    """Copy the package and the skeleton, where a page can be added."""
     home = tmp_path_factory.mktemp("copy")
-    ignore = shutil.ignore_patterns("__pycache__", "*.egg-info")
-    shutil.copytree(ROOT / "src", home / "src", ignore=ignore)
-    shutil.copy(ROOT / "docs/skeleton.py", home / "src/principia/connectionism/my_idea.py")
-    return {**os.environ, "PYTHONPATH": str(home / "src"), "PRINCIPIA_CACHE": str(home / "cache")}
+    shutil.copytree(ROOT / "src", home / "src", ignore=IGNORED)
+    shutil.copytree(ROOT / "docs/skeleton", home / "docs/skeleton", ignore=IGNORED)
+    return home
+
+
+@pytest.fixture(scope="module")
+def copied(home):
+    """Add the skeleton as a page, and give the environment that sees it."""
+    environment = {
+        **os.environ, "PYTHONPATH": str(home / "src"), "PRINCIPIA_CACHE": str(home / "cache"),
+    }
+    made = principia(environment, "new", "connectionism/my_idea")
+    assert made.returncode == 0, made.stderr
+    for room in ROOMS:
+        file = home / "src/principia/connectionism" / room / "my_idea.py"
+        assert file.is_file()
+        assert str(file) in made.stdout
+    assert "principia check connectionism/my_idea" in made.stdout
+    return environment
 
 
 def principia(environment, *arguments):
@@ -28,7 +46,7 @@ def principia(environment, *arguments):
     )
 
 
-def test_it_is_listed_shown_and_checked(copied):
+def test_it_is_listed_shown_and_checked(copied, home):
     listed = principia(copied, "ls", "connectionism")
     assert "connectionism/my_idea\t2\t1\tThe running average" in listed.stdout
     shown = principia(copied, "show", "connectionism/my_idea")
@@ -38,13 +56,42 @@ def test_it_is_listed_shown_and_checked(copied):
     checked = principia(copied, "check", "connectionism/my_idea", "--seeds", "3")
     assert checked.returncode == 0, checked.stdout + checked.stderr
     assert "2 of 2 claims hold" in checked.stdout
-    ran = principia(copied, "run", "connectionism/my_idea", "--budget", "full")
+    runs = str(home / "runs")
+    ran = principia(copied, "run", "connectionism/my_idea", "--budget", "full", "--runs-dir", runs)
     assert ran.returncode == 0, ran.stdout + ran.stderr
+
+
+def test_the_story_names_it_last_and_the_stub_its_component(copied, home):
+    chapter = home / "src/principia/connectionism"
+    source = (chapter / "__init__.py").read_text()
+    assert ast.get_docstring(ast.parse(source)).endswith("Then comes `my_idea`.")
+    assert max(map(len, source.splitlines())) <= 100
+    listed = principia(copied, "ls", "connectionism").stdout.splitlines()
+    keys = [line.split("\t")[0] for line in listed]
+    assert keys[-2:] == ["connectionism/dense_memory", "connectionism/my_idea"]
+    stub = (chapter / "__init__.pyi").read_text()
+    assert "from .my_idea import running_average as running_average\n" in stub
+    code = "from principia.connectionism import running_average as a; print(a.__module__)"
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, env=copied, check=True
+    )
+    assert done.stdout == "principia.connectionism.my_idea\n"
+
+
+@pytest.mark.parametrize("chapter", ["connectionism", "regularization"])
+def test_it_has_the_style_of_the_house(copied, home, chapter):
+    """In a chapter before the lab in the alphabet, and in one behind it."""
+    if chapter != "connectionism":
+        assert principia(copied, "new", f"{chapter}/my_idea").returncode == 0
+    files = [home / "src/principia" / chapter / room / "my_idea.py" for room in ROOMS]
+    command = [sys.executable, "-m", "ruff", "check", "--config", "pyproject.toml", *files]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 def test_it_goes_through_the_contract_tests(copied):
     files = [f"tests/contract/test_{name}.py" for name in ("pages", "experiments")]
-    command = [sys.executable, "-m", "pytest", *files, "-k", "my_idea", "-q"]
+    command = [sys.executable, "-m", "pytest", *files, "-k", "connectionism/my_idea", "-q"]
     command += ["-p", "no:cacheprovider", "-p", "no:xdist", "-c", "pyproject.toml"]
     done = subprocess.run(
         command, capture_output=True, text=True, env=copied, cwd=ROOT, timeout=300, check=False
@@ -53,23 +100,55 @@ def test_it_goes_through_the_contract_tests(copied):
     assert " passed" in done.stdout
 
 
+@pytest.mark.parametrize(
+    ("key", "sentence"),
+    [
+        ("connectionism/my_idea", "my_idea.py already; take another name."),
+        ("connectionism/crosstalk", "There is crosstalk in "),
+        ("connectionism/My_Idea", "with PAGE a lowercase Python name"),
+        ("connectionism/lambda", "neither a keyword nor"),
+        ("connectionism/_idea", "Try connectionism/my_idea."),
+        ("connectionism/claims", "nor claims nor experiments"),
+        ("connectionism/../idea", "with PAGE a lowercase Python name"),
+        ("connectionism", "must be CHAPTER/PAGE"),
+        ("conectionism/my_idea", "Did you mean 'connectionism'?"),
+        ("lab/my_idea", "with a CHAPTER that is there"),
+    ],
+)
+def test_what_cannot_be_made_is_refused_and_nothing_changes(copied, home, key, sentence):
+    def contents():
+        files = [one for one in home.rglob("*") if one.suffix != ".pyc" and one.is_file()]
+        return {file: file.read_bytes() for file in files}
+
+    before = contents()
+    done = principia(copied, "new", key)
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert done.stderr.startswith("new: KEY must be ")
+    assert f"; got {key!r}. " in done.stderr
+    assert sentence in done.stderr
+    assert done.stderr.count("\n") == 1, "one sentence"
+    assert contents() == before
+
+
 def announce(home, name, package):
-    """Install a package that announces itself as a chapter."""
+    """Install a package that announces itself as a chapter, and give the environment with it."""
     info = home / "guest-1.0.dist-info"
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: guest\nVersion: 1.0\n")
     (info / "entry_points.txt").write_text(f"[principia.chapters]\n{name} = {package}\n")
+    paths = os.pathsep.join([str(home), str(ROOT / "src")])
+    return {**os.environ, "PYTHONPATH": paths, "PRINCIPIA_CACHE": str(home / "cache")}
 
 
 def test_a_third_party_adds_a_chapter(tmp_path):
     package = tmp_path / "guest"
     package.mkdir()
     (package / "__init__.py").write_text('"""Guests: a chapter from elsewhere."""\n')
-    shutil.copy(ROOT / "docs/skeleton.py", package / "my_idea.py")
-    announce(tmp_path, "guest", "guest")
-    environment = {
-        **os.environ, "PYTHONPATH": str(tmp_path), "PRINCIPIA_CACHE": str(tmp_path / "cache"),
-    }
+    environment = announce(tmp_path, "guest", "guest")
+    made = principia(environment, "new", "guest/my_idea")
+    assert made.returncode == 0, made.stderr
+    assert all((package / room / "my_idea.py").is_file() for room in ROOMS)
     assert "guest/my_idea\t2\t1\t" in principia(environment, "ls", "guest").stdout
     checked = principia(environment, "check", "guest")
     assert checked.returncode == 0, checked.stdout + checked.stderr
@@ -85,8 +164,7 @@ def test_a_third_party_adds_a_chapter(tmp_path):
 def test_a_broken_announcement_is_told(tmp_path, name, package, sentence):
     (tmp_path / "guest_chapter").mkdir()
     (tmp_path / "guest_chapter/__init__.py").write_text('"""Guests."""\n')
-    announce(tmp_path, name, package)
-    done = principia({**os.environ, "PYTHONPATH": str(tmp_path)}, "ls")
+    done = principia(announce(tmp_path, name, package), "ls")
     assert done.returncode == 2
     assert sentence in done.stderr
     assert "Traceback" not in done.stderr

@@ -91,7 +91,7 @@ def test_signatures_are_readable():
     assert Component("f", function).purpose == "Does."
 
 
-KINDS = (("claims", "claim"), ("experiments", "experiment"), ("experiments", "part"))
+KINDS = (("claims", "claim"), ("experiments", "experiment"), ("experiments", "callback"))
 
 
 def told(one):

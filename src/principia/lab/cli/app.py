@@ -9,6 +9,7 @@ from principia.lab.cli import browse, measure, terminal, train, web
 from principia.lab.cli.bench import bench
 from principia.lab.cli.flags import command
 from principia.lab.cli.ledger import ledger
+from principia.lab.cli.new import new
 from principia.lab.cli.tour import tour
 from principia.lab.course import catalog
 
@@ -76,4 +77,5 @@ command(app, web.site)
 command(app, measure.errata)
 command(app, browse.cite, _pages)
 command(app, browse.doctor)
+command(app, new, _chapters)
 command(app, tour)

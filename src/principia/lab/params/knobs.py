@@ -1,9 +1,9 @@
 r"""Knobs: the domain of a parameter lives in its annotation and nowhere else.
 
-From `rate: UnitInterval = 0.5` come the validation, the error sentence, the command-line flag with its
-help, the JSON schema of a form field and the negative test. Components validate with `@checked`;
-scikit-learn estimators, which must not validate in their constructor, call `check_params(self)` at
-the beginning of `fit`.
+From `rate: UnitInterval = 0.5` come the validation, the error sentence, the command-line flag with
+its help, the JSON schema of a form field and the negative test. Components validate with
+`@checked`; scikit-learn estimators, which must not validate in their constructor, call
+`check_params(self)` at the beginning of `fit`.
 """
 
 import functools

@@ -1,4 +1,4 @@
-r"""Callbacks that pages factory to every training: `principia run PAGE --set max_norm.bound=3`.
+r"""Callbacks that pages offer to every training: `principia run PAGE --set max_norm.bound=3`.
 
 A page declares how its callback is built with `@callback()`; whoever turns one of its knobs, named
 `callback.knob`, on the command line or in the browser, adds it to each training of the run.
@@ -84,7 +84,7 @@ def callback() -> Callable[[Callable[..., Callback]], CallbackFactory]:
 
 @functools.cache
 def callback_factories() -> Mapping[str, CallbackFactory]:
-    """Find the callbacks that the pages factory, in the order of the course."""
+    """Find the callbacks that the pages offer, in the order of the course."""
     found: dict[str, CallbackFactory] = {}
     for page in [one for chapter in catalog.chapters() for one in chapter.pages]:
         if not page.callback_names:

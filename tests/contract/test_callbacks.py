@@ -1,4 +1,4 @@
-"""Every part that a page offers: documented, exact when resumed, and a kill changes nothing."""
+"""Every callback that a page offers: documented, exact when resumed, and a kill changes nothing."""
 
 import itertools
 import json
@@ -22,7 +22,7 @@ from principia.lab.web.pages.content import text_of
 from principia.networks.mlp import MLP
 
 TEACHER = "regularization-early_stopping-stop_the_mlp-1"
-# four trainings on pictures with labels, and with validation data: what all parts can be added to
+# four trainings on pictures with labels, and with validation data: what all callbacks can be added to
 SMALL = {"pairs": 2, "hidden": 64, "most": 8}
 TRAINED = (
     "regularization/early_stopping", *(word for name, value in SMALL.items()
@@ -31,13 +31,13 @@ TRAINED = (
 
 
 def turned(name, teacher=TEACHER):
-    """Give a knob of a part that switches it on, as it would be typed."""
+    """Give a knob of a callback that switches it on, as it would be typed."""
     first = next(iter(knobs_of(callback_factories()[name].function).values()))
     value = teacher if first.name == "teacher" else text_of(first.default)
     return f"{name}.{first.name}", value
 
 
-def test_the_parts_of_a_training_are_offered():
+def test_the_callbacks_of_a_training_are_offered():
     wanted = {
         "label_smoothing", "distillation", "augmentation", "input_noise", "weight_noise",
         "early_stopping", "max_norm", "exponential_average", "weight_average",
