@@ -22,7 +22,7 @@ from principia.lab.web.pages.content import text_of
 from principia.networks.mlp import MLP
 
 TEACHER = "regularization-early_stopping-stop_the_mlp-1"
-# four trainings on pictures with labels, and with validation data: what all callbacks can be added to
+# four trainings on pictures with labels and validation data: all callbacks can be added to them
 SMALL = {"pairs": 2, "hidden": 64, "most": 8}
 TRAINED = (
     "regularization/early_stopping", *(word for name, value in SMALL.items()

@@ -63,7 +63,7 @@ from torch import Tensor, nn
 from torch.autograd import Function
 from torch.nn import functional as F
 
-from principia.lab.draws import randn
+from principia.lab.draws import rand, randn
 from principia.lab.params import PositiveInt, SeedNumber, checked, knobs_of, usage_error
 from principia.lab.seeds import Seed
 from principia.networks.activations import ACTIVATIONS, Activation, Table
@@ -98,10 +98,9 @@ class LinearFn(_Rule):
         x: (B, n); W: (m, n); b: (m,) or None; returns (B, m)
 
     Example:
-        >>> x, W = torch.tensor([[1.0, 2.0]]), torch.ones(3, 2, requires_grad=True)
-        >>> LinearFn.apply(x, W, torch.zeros(3)).sum().backward()
-        >>> W.grad[0]
-        tensor([1., 2.])
+        >>> x, W, b = torch.tensor([[1.0, 2.0]]), torch.ones(1, 2), torch.zeros(1)
+        >>> torch.func.grad(lambda W: LinearFn.apply(x, W, b).sum())(W)
+        tensor([[1., 2.]])
     """
 
     @staticmethod
@@ -123,12 +122,11 @@ class LinearFn(_Rule):
 
 
 def _need_floats(owner: str, **operands: Tensor | None) -> None:
+    domain = "a tensor of floating-point numbers"
     for name, operand in operands.items():
         if operand is not None and not operand.is_floating_point():
             hint = f"Integers have no derivative: convert it with {name}.double()."
-            raise usage_error(
-                owner, name, "a tensor of floating-point numbers", operand.dtype, hint
-            )
+            raise usage_error(owner, name, domain, operand.dtype, hint)
 
 
 @final
@@ -136,9 +134,8 @@ class ElementwiseFn(_Rule):
     r"""Applies a function to each entry; the gradient is multiplied by $f'(z)$, entry by entry.
 
     Example:
-        >>> z = torch.tensor([-1.0, 2.0], requires_grad=True)
-        >>> ElementwiseFn.apply(z, ACTIVATIONS["relu"]).sum().backward()
-        >>> z.grad
+        >>> total = lambda z: ElementwiseFn.apply(z, ACTIVATIONS["relu"]).sum()
+        >>> torch.func.grad(total)(torch.tensor([-1.0, 2.0]))
         tensor([0., 1.])
     """
 
@@ -159,9 +156,7 @@ class HardtanhFn(_Rule):
     r"""Clips each entry to $[-1,1]$; the gradient passes where nothing was clipped.
 
     Example:
-        >>> z = torch.tensor([-3.0, 0.5], requires_grad=True)
-        >>> HardtanhFn.apply(z).sum().backward()
-        >>> z.grad
+        >>> torch.func.grad(lambda z: HardtanhFn.apply(z).sum())(torch.tensor([-3.0, 0.5]))
         tensor([0., 1.])
     """
 
@@ -179,9 +174,7 @@ class MaxFn(_Rule):
     r"""Takes the largest entry of the last axis; the whole gradient goes to it, $e_{\arg\max}$.
 
     Example:
-        >>> z = torch.tensor([1.0, 5.0, 2.0], requires_grad=True)
-        >>> MaxFn.apply(z).backward()
-        >>> z.grad
+        >>> torch.func.grad(MaxFn.apply)(torch.tensor([1.0, 5.0, 2.0]))
         tensor([0., 1., 0.])
     """
 
@@ -204,9 +197,8 @@ class SoftmaxCrossEntropyFn(_Rule):
         z: (B, K); y: (B,) integers; returns (B,)
 
     Example:
-        >>> z = torch.zeros(1, 2, requires_grad=True)
-        >>> SoftmaxCrossEntropyFn.apply(z, torch.tensor([1])).sum().backward()
-        >>> z.grad
+        >>> total = lambda z: SoftmaxCrossEntropyFn.apply(z, torch.tensor([1])).sum()
+        >>> torch.func.grad(total)(torch.zeros(1, 2))
         tensor([[ 0.5000, -0.5000]])
     """
 
@@ -231,10 +223,8 @@ class SquaredLossFn(_Rule):
     r"""Computes $\frac12\Vert\hat y-y\Vert^2$ of each sample; the gradient is $\hat y-y$.
 
     Example:
-        >>> outputs = torch.tensor([[3.0, 1.0]], requires_grad=True)
-        >>> SquaredLossFn.apply(outputs, torch.ones(1, 2)).sum().backward()
-        >>> outputs.grad
-        tensor([[2., 0.]])
+        >>> torch.func.grad(lambda z: SquaredLossFn.apply(z, torch.ones(1, 2))[0])(torch.eye(1, 2))
+        tensor([[ 0., -1.]])
     """
 
     @staticmethod
@@ -260,9 +250,7 @@ class ResidualFn(_Rule):
     r"""Adds a branch to its input, $x+h$; both get the gradient, so that with $h=F(x)$ they add.
 
     Example:
-        >>> x = torch.tensor([1.0, 2.0], requires_grad=True)
-        >>> ResidualFn.apply(x, 3 * x).sum().backward()
-        >>> x.grad
+        >>> torch.func.grad(lambda x: ResidualFn.apply(x, 3 * x).sum())(torch.tensor([1.0, 2.0]))
         tensor([4., 4.])
     """
 
@@ -285,10 +273,8 @@ class BroadcastAddFn(_Rule):
         x: any; a: its last axes, or 1 instead of some of them; returns the shape of x
 
     Example:
-        >>> a = torch.zeros(3, requires_grad=True)
-        >>> BroadcastAddFn.apply(torch.ones(5, 3), a).sum().backward()
-        >>> a.grad
-        tensor([5., 5., 5.])
+        >>> torch.func.grad(lambda a: BroadcastAddFn.apply(torch.ones(5), a).sum())(torch.ones(1))
+        tensor([5.])
     """
 
     @staticmethod
@@ -302,11 +288,7 @@ class BroadcastAddFn(_Rule):
             raise usage_error("BroadcastAddFn", "a", domain, tuple(a.shape), hint)
         return x + a
 
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-        """Keep the shape."""
-        ctx.shape = inputs[1].shape
-
+    setup_context = staticmethod(lambda ctx, inputs, output: setattr(ctx, "shape", inputs[1].shape))
     # sum_to_size sums over the axes along which an operand of that shape is repeated
     backward = staticmethod(lambda ctx, delta: (delta, delta.sum_to_size(ctx.shape)))
 
@@ -357,7 +339,8 @@ LAYERS: Mapping[str, Layer] = Table(
     ),
     max=Layer(
         MaxFn.apply, lambda z: z.amax(dim=-1), "h = max z", "∂L/∂z = δ e_argmax",
-        lambda B, n, m: ((B, n, m),), lambda rng, shapes: [_ranks(rng, *shapes[0])],
+        lambda B, n, m: ((B, n, m),),  # no two entries of a row near to each other
+        lambda rng, shapes: [randn(rng, *shapes[0]).argsort(dim=-1) + rand(rng, 1)],
     ),
     residual=Layer(
         ResidualFn.apply, torch.add, "y = x + h, h = F(x)", "∂L/∂x = δ + [∂F/∂x]ᵀδ",
@@ -384,11 +367,6 @@ LAYERS: Mapping[str, Layer] = Table(
 def _clear(z: Tensor) -> Tensor:
     """Move numbers that are too near to -1 or 1."""
     return torch.where((z.abs() - 1).abs() < CLEAR, z + 2 * CLEAR, z)
-
-
-def _ranks(rng: torch.Generator, *shape: int) -> Tensor:
-    """Draw numbers of which no two of the last axis are near to each other."""
-    return randn(rng, *shape).argsort(dim=-1) + torch.rand(1, generator=rng, dtype=torch.float64)
 
 
 @checked
