@@ -17,13 +17,13 @@ from principia.optimization.curriculum import (
     Continuation,
     Curriculum,
     DenoisingAutoencoder,
-    ParallelMLP,
     Rastrigin,
     pretrain,
     ramp,
     smoothed,
     transfer,
 )
+from principia.optimization.sgd import ParallelMLP
 
 PAGE = "optimization/curriculum"
 

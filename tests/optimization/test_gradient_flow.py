@@ -29,8 +29,10 @@ KEY = "optimization/gradient_flow"
         ("self.weight * (slopes**2)", "self.weight * 2 * (slopes**2)", "gd_follows_modified_flow"),
         ("problem.gradient(path[-1] - lr * slope_here)", "problem.gradient(path[-1])",
          "gd_is_euler"),
-        ("(2 * t**power)", "(200 * t**power)", "flow_convex_rate"),
-        ("(-2 * mu * t).exp()", "(-30 * mu * t).exp()", "flow_pl_rate"),
+        ("(-times[:, None, None] * problem.eigenvalues)", "(-times[:, None, None] / 100 * "
+         "problem.eigenvalues)", "flow_convex_rate"),
+        ("return -self.problem.gradient(theta)", "return -0.05 * self.problem.gradient(theta)",
+         "flow_pl_rate"),
     ],
 )
 def test_claims_catch_planted_bugs(old, new, claim):

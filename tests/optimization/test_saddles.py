@@ -36,7 +36,7 @@ KEY = "optimization/saddles"
         ("times[predicate(kept) & ~left] = taken", "pass", "sgd_noise_escapes"),
         ("lowest < -slack", "lowest > -slack", "minima_are_rare"),
         ("(A + A.mT) / 2", "A @ A.mT", "minima_are_rare"),
-        ("torch.cat([half, -half])", "torch.cat([half, half])", "sgd_noise_escapes"),
+        ("torch.where(left[:, None], kept, theta)", "kept", "sgd_noise_escapes"),
     ],
 )
 def test_claims_catch_planted_bugs(old, new, claim):

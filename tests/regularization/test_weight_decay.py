@@ -18,7 +18,7 @@ from principia.lab.runs import Run
 from principia.lab.seeds import Seed
 from principia.lab.training import Supervised, fit
 from principia.networks.mlp import MLP
-from principia.optimization.curriculum import ParallelMLP
+from principia.optimization.sgd import ParallelMLP
 from principia.regression.lasso import ProximalSGD, soft_threshold_
 from principia.regularization.weight_decay import (
     ProximalL1,

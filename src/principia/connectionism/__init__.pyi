@@ -40,3 +40,4 @@ from .neuron import two_layer_from_table as two_layer_from_table
 from .perceptron import KernelPerceptron as KernelPerceptron
 from .perceptron import Perceptron as Perceptron
 from .perceptron import mistake_bound as mistake_bound
+from .perceptron import perceptron_epoch as perceptron_epoch

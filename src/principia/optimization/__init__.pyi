@@ -11,7 +11,6 @@ from .curriculum import Ackley as Ackley
 from .curriculum import Continuation as Continuation
 from .curriculum import Curriculum as Curriculum
 from .curriculum import DenoisingAutoencoder as DenoisingAutoencoder
-from .curriculum import ParallelMLP as ParallelMLP
 from .curriculum import Rastrigin as Rastrigin
 from .curriculum import pretrain as pretrain
 from .curriculum import ramp as ramp
@@ -69,6 +68,7 @@ from .schedules import floor_decay as floor_decay
 from .schedules import power_decay as power_decay
 from .schedules import robbins_monro as robbins_monro
 from .schedules import warmup as warmup
+from .sgd import ParallelMLP as ParallelMLP
 from .sgd import batches as batches
 from .sgd import empirical_risk as empirical_risk
 from .sgd import gradient_variance as gradient_variance

@@ -50,8 +50,8 @@ def effective_lr(optimizer: Optimizer) -> list[Float[Tensor, "..."]]:
         optimizer: An Adagrad or RMSprop of torch that has stepped.
 
     Example:
-        >>> p = nn.Parameter(torch.zeros(2))
-        >>> adagrad = Adagrad([p], lr=0.1)
+        >>> p = torch.nn.Parameter(torch.zeros(2))
+        >>> adagrad = torch.optim.Adagrad([p], lr=0.1)
         >>> p.grad = torch.tensor([1.0, 2.0])
         >>> adagrad.step()
         >>> effective_lr(adagrad)
@@ -90,9 +90,10 @@ def online_regret(
         $\sum_{s\le t}g_s(\theta_s-u)$ for every round t, coordinate by coordinate.
 
     Example:
-        >>> p = nn.Parameter(torch.zeros(1))
+        >>> p = torch.nn.Parameter(torch.zeros(1))
         >>> slopes = torch.tensor([[1.0], [1.0]])
-        >>> online_regret(SGD([p], lr=0.5), slopes, torch.tensor([-1.0]), (-1.0, 1.0)).flatten()
+        >>> sgd = torch.optim.SGD([p], lr=0.5)
+        >>> online_regret(sgd, slopes, torch.tensor([-1.0]), (-1.0, 1.0)).flatten()
         tensor([1.0000, 1.5000])
     """
     params = [p for group in optimizer.param_groups for p in group["params"]]

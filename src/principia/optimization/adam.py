@@ -43,6 +43,7 @@ from typing import Annotated, Any, Literal, final
 import torch
 from jaxtyping import Float
 from torch import Tensor
+from torch.optim import Optimizer
 
 from principia.lab.params import NonNegativeFloat, PositiveFloat, Range, checked, usage_error
 from principia.lab.training import GroupOptimizer
@@ -69,7 +70,7 @@ class Adam(GroupOptimizer):
             which leaves no bias to correct.
 
     Example:
-        >>> x = nn.Parameter(torch.zeros(2))
+        >>> x = torch.nn.Parameter(torch.zeros(2))
         >>> x.grad = torch.tensor([500.0, -0.002])
         >>> Adam([x], lr=0.1).step()  # the first step has the length lr in every coordinate
         >>> x
@@ -119,6 +120,16 @@ class Adam(GroupOptimizer):
         torch._foreach_add_(scale, [group["eps"] * root for root in roots])
         lengths = [-group["lr"] * root / w1 for root, w1 in zip(roots, weights(beta1), strict=True)]
         torch._foreach_addcdiv_(params, mean, scale, lengths)
+
+
+def moments(optimizer: Optimizer, p: Tensor, *, corrected: bool = True) -> tuple[Tensor, Tensor]:
+    """Read both averages from the state of Adam, torch's or ours."""
+    state = optimizer.state[p]
+    one, two = (
+        1 - beta ** float(state["step"]) if corrected else 1.0
+        for beta in optimizer.param_groups[0]["betas"]
+    )
+    return state["exp_avg"] / one, state["exp_avg_sq"] / two
 
 
 @checked

@@ -140,7 +140,7 @@ class Averaged:
         >>> from principia.optimization import Quadratic, descend
         >>> bowl = Quadratic([1.0])
         >>> mean = Averaged(bowl)
-        >>> trace = descend(bowl, SGD(bowl.parameters(), lr=0.5), 2, after=mean.update)
+        >>> trace = descend(bowl, torch.optim.SGD(bowl.parameters(), lr=0.5), 2, after=mean.update)
         >>> mean.theta  # of 0.5 and 0.25
         tensor([[0.3750]], dtype=torch.float64)
     """

@@ -43,12 +43,12 @@ References:
 
 __all__ = [
     "Curriculum", "ramp", "Continuation", "smoothed", "Rastrigin", "Ackley", "pretrain",
-    "transfer", "DenoisingAutoencoder", "ParallelMLP",
+    "transfer", "DenoisingAutoencoder",
 ]
 
 import itertools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Annotated, Any, Literal, final
 
 import torch
@@ -57,9 +57,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.optim import SGD, Adam
 
+from principia.lab.draws import rand, randn
 from principia.lab.params import (
-    Choice,
-    Each,
     NonNegativeFloat,
     PositiveFloat,
     PositiveInt,
@@ -68,16 +67,16 @@ from principia.lab.params import (
     checked,
     usage_error,
 )
-from principia.lab.runs import Run
 from principia.lab.seeds import Seed
 from principia.lab.training import Trained, fit
 from principia.networks.activations import ACTIVATIONS
 from principia.networks.mlp import MLP
 from principia.optimization.gradient_descent import descend
 from principia.optimization.problems import Problem
+from principia.optimization.sgd import ActivationName, ParallelMLP
 
-ActivationName = Annotated[str, Choice(tuple(ACTIVATIONS))]
-Sizes = Annotated[Sequence[int], Each(Range(1, math.inf, kind=int))]
+Share = Annotated[float, Range(0, 1, open="low")]
+Chance = Annotated[float, Range(0, 1, open="high")]
 WAVE = 40 * math.pi**2  # curvature of 10 cos 2πx
 SIGMAS = (1.0, 0.6, 0.4, 0.25, 0.1, 0.0)
 
@@ -113,12 +112,11 @@ class Curriculum:
     ) -> None:
         if not difficulty.isfinite().all():
             raise usage_error("Curriculum", "difficulty", "finite numbers", difficulty.tolist())
-        self.pace, self.kind = pace, kind
+        self.pace, self.kind, self._full = pace, kind, 1.0 if kind == "easiest" else math.inf
         self._sorted, self._order = difficulty.sort(dim=-1, stable=True)
-        full = 1.0 if kind == "easiest" else math.inf
-        if pace(1.0) != full:
+        if pace(1.0) != self._full:
             hint = "A curriculum that does not end with all samples solves another problem."
-            domain = f"a function that is {full:g} at progress 1"
+            domain = f"a function that is {self._full:g} at progress 1"
             raise usage_error("Curriculum", "pace", domain, pace(1.0), hint)
 
     @checked
@@ -135,15 +133,15 @@ class Curriculum:
         """Draws indices of samples, with replacement."""
         below = self._weights(progress).double().cumsum(dim=-1)
         below /= below[..., -1:].clone()
-        u = torch.rand(*below.shape[:-1], count, generator=rng, dtype=below.dtype)
+        u = rand(rng, *below.shape[:-1], count)
         return self._order.gather(-1, torch.searchsorted(below, u, right=True))
 
     def _weights(self, progress: float) -> Tensor:
         """Weigh the samples in the order of their difficulty."""
         pace, d = self.pace(progress), self._sorted
-        if not 0 < pace <= (1 if self.kind == "easiest" else math.inf):
-            domain = "in (0, 1]" if self.kind == "easiest" else "in (0, inf]"
-            raise usage_error("Curriculum", f"pace at progress {progress:g}", domain, pace)
+        if not 0 < pace <= self._full:
+            name = f"pace at progress {progress:g}"
+            raise usage_error("Curriculum", name, f"in (0, {self._full:g}]", pace)
         if self.kind == "soft":
             return ((d[..., :1] - d) / pace).exp()
         shown = math.ceil(round(pace * d.shape[-1], 9))  # 0.15 * 20 is above 3
@@ -151,10 +149,7 @@ class Curriculum:
 
 
 @checked
-def ramp(
-    start: Annotated[float, Range(0, 1, open="low")] = 0.15,
-    until: Annotated[float, Range(0, 1, open="low")] = 1.0,
-) -> Callable[[float], float]:
+def ramp(start: Share = 0.15, until: Share = 1.0) -> Callable[[float], float]:
     """Builds the pace that rises evenly from a share of the samples to all of them.
 
     Args:
@@ -254,8 +249,8 @@ def smoothed(
     if samples is None and isinstance(h, Rastrigin):
         return Rastrigin(h.theta.shape[1], sigma=math.hypot(h.sigma, sigma)).at(h.theta)
     domain = "an even number of points and a generator, or a problem with a closed form"
-    got = (type(h).__name__, samples, rng)
-    raise usage_error("smoothed", "h, samples and rng", domain, got, "Only Rastrigin has one.")
+    got, hint = (type(h).__name__, samples, rng), "Only Rastrigin has one."
+    raise usage_error("smoothed", "h, samples and rng", domain, got, hint)
 
 
 @final
@@ -264,9 +259,7 @@ class _Sampled(Problem):
 
     def __init__(self, h: Problem, sigma: float, samples: int, rng: torch.Generator) -> None:
         super().__init__(h.theta)
-        self.h = h.value
-        shape = samples // 2, h.theta.shape[1]
-        self.steps = sigma * torch.randn(shape, generator=rng, dtype=torch.float64)
+        self.h, self.steps = h.value, sigma * randn(rng, samples // 2, h.theta.shape[1])
 
     def value(self, theta: Float[Tensor, "*B D"]) -> Float[Tensor, "*B"]:
         """Compute the mean over the cloud."""
@@ -310,7 +303,7 @@ class Continuation:
             )
         self.stages = [(sigma, smoothed(objective, sigma, samples, rng)) for sigma in sigmas]
         self.lr, self.steps = lr, steps
-        if lr is None and any(one.smoothness is None for _, one in self.stages):
+        if lr is None and any(problem.smoothness is None for _, problem in self.stages):
             domain = "given where the smoothness of the objective is not known"
             raise usage_error("Continuation", "lr", domain, lr)
 
@@ -321,62 +314,8 @@ class Continuation:
             problem = problem.at(at)
             lr = self.lr(sigma) if self.lr else 1 / float(problem.smoothness or math.nan)
             descend(problem, SGD(problem.parameters(), lr=lr), self.steps, at=[self.steps])
-            at = problem.theta.detach()
-            path.append(at)
+            path.append(at := problem.theta.detach())
         return torch.stack(path)
-
-
-@final
-class ParallelMLP(nn.Module):
-    """Runs several MLPs of one shape side by side, by products of stacked matrices.
-
-    Shapes:
-        x: (B, n), the same for all, or (R, B, n); returns (R, B, m)
-
-    Args:
-        sizes: Width of the input, of each hidden layer, of the output.
-        copies: Number of networks, R.
-        activation: Name of the function behind every layer but the last.
-        rng: Draws weights and biases like those of `MLP`.
-
-    Example:
-        >>> nets = ParallelMLP([4, 8, 2], copies=3, rng=torch.Generator().manual_seed(0))
-        >>> outputs = nets(torch.ones(5, 4))
-        >>> outputs.shape
-        torch.Size([3, 5, 2])
-    """
-
-    @checked
-    def __init__(
-        self, sizes: Sizes, *, copies: PositiveInt, activation: ActivationName = "relu",
-        rng: torch.Generator | None = None,
-    ) -> None:
-        super().__init__()
-        self.phi = ACTIVATIONS[activation].module()
-        self.activation = activation
-        self.layers: Sequence[_ParallelLinear] = nn.ModuleList(  # type: ignore[assignment]
-            _ParallelLinear(n, m, copies, rng) for n, m in itertools.pairwise(sizes)
-        )
-
-    def forward(self, x: Float[Tensor, "*R B n"]) -> Float[Tensor, "_ B m"]:
-        """Compute the outputs of every network."""
-        for layer in self.layers[:-1]:
-            x = self.phi(layer(x))
-        return self.layers[-1](x)
-
-
-class _ParallelLinear(nn.Module):
-    """Several linear layers of one shape."""
-
-    def __init__(self, n: int, m: int, copies: int, rng: torch.Generator | None) -> None:
-        super().__init__()
-        self.weight = nn.Parameter(torch.empty(copies, m, n))
-        self.bias = nn.Parameter(torch.empty(copies, 1, m))
-        for one in self.parameters():
-            nn.init.uniform_(one, -(n**-0.5), n**-0.5, generator=rng)
-
-    def forward(self, x: Tensor) -> Tensor:
-        return torch.baddbmm(self.bias, x.expand(len(self.weight), -1, -1), self.weight.mT)
 
 
 @final
@@ -400,8 +339,7 @@ class DenoisingAutoencoder(nn.Module):
 
     @checked
     def __init__(
-        self, layer: nn.Module, *, activation: ActivationName = "sigmoid",
-        corruption: Annotated[float, Range(0, 1, open="high")] = 0.2,
+        self, layer: nn.Module, *, activation: ActivationName = "sigmoid", corruption: Chance = 0.2
     ) -> None:
         super().__init__()
         self.layer, self.phi = layer, ACTIVATIONS[activation].module()
@@ -416,26 +354,22 @@ class DenoisingAutoencoder(nn.Module):
 
     def forward(self, x: Float[Tensor, "... n"]) -> Float[Tensor, "... n"]:
         """Compute the inputs from their code."""
-        weight: Any = self.layer.weight
-        return self.encode(x) @ weight + self.bias
+        return self.encode(x) @ self.layer.weight + self.bias  # type: ignore[operator]
 
     def loss(self, x: Float[Tensor, "... n"], rng: torch.Generator) -> Float[Tensor, ""]:
         """Spoil inputs and compare what is made of them with the whole ones, summed over nets."""
         x = x.expand(*self.bias.shape[:-2], *x.shape[-2:])  # every net has its own holes
         kept = torch.rand(x.shape, generator=rng, device=x.device) >= self.corruption
         repaired = self(x * kept)
-        if self.activation == "sigmoid":
-            errors = F.binary_cross_entropy_with_logits(repaired, x, reduction="none")
-        else:
-            errors = (repaired - x).square()
-        return errors.mean(dim=(-2, -1)).sum()
+        compare = F.binary_cross_entropy_with_logits if self.activation == "sigmoid" else F.mse_loss
+        return compare(repaired, x, reduction="none").mean(dim=(-2, -1)).sum()
 
 
 @checked
 def pretrain(
     encoder: MLP | ParallelMLP, x: Float[Tensor, "*R N n"], *, steps: PositiveInt = 100,
-    lr: PositiveFloat = 0.01, corruption: Annotated[float, Range(0, 1, open="high")] = 0.2,
-    seed: Seed | None = None, run: Run | None = None, name: str = "pretraining",
+    lr: PositiveFloat = 0.01, corruption: Chance = 0.2, seed: Seed | None = None, run: Any = None,
+    name: str = "pretraining",
 ) -> list[Trained]:
     """Trains the layers of a network one after the other to repair their inputs, without labels.
 
@@ -447,8 +381,8 @@ def pretrain(
         steps: Steps of Adam for each layer, with batches of 64.
         lr: Step size.
         corruption: Chance of an entry to be set to 0.
-        seed: Where batches and corruption come from.
-        run: The run that resumes and shows it.
+        seed: Where batches and corruption come from; 0 by default.
+        run: Resumes and shows the trainings, as in `fit`.
         name: Begins the names of its trainings.
 
     Example:
@@ -459,13 +393,12 @@ def pretrain(
     """
     if not ((x >= 0) & (x <= 1)).all():
         raise usage_error("pretrain", "x", "in [0, 1]", (float(x.min()), float(x.max())))
-    seed, done = seed or (run or Run()).seed, []
+    rows, done = torch.arange(x.shape[-2]), []  # fit takes rows of the first axis, maybe the nets
     for number, layer in enumerate(encoder.layers, start=1):
         coder = DenoisingAutoencoder(layer, activation=encoder.activation, corruption=corruption)
-        rows = torch.arange(x.shape[-2])  # fit takes rows of the first axis, which may be the nets
         done.append(fit(
-            coder, rows, _Repair(x), Adam(coder.parameters(), lr=lr), steps=steps,
-            batch_size=64, seed=seed.child(number), run=run, name=f"{name}-{number}",
+            coder, rows, _Repair(x), Adam(coder.parameters(), lr=lr), steps=steps, batch_size=64,
+            seed=(seed or Seed(0)).child(number), run=run, name=f"{name}-{number}",
         ))
         with torch.no_grad():
             x = coder.encode(x.to(coder.bias.device))

@@ -45,6 +45,7 @@ from scipy.integrate import solve_ivp
 from torch import Tensor
 
 from principia.lab.params import Failure, PositiveFloat, PositiveInt, checked, usage_error
+from principia.optimization.gradient_descent import descend
 from principia.optimization.problems import Problem, Quadratic
 
 Method = Literal["exact", "RK45", "LSODA"]
@@ -160,3 +161,12 @@ class _Modified(Problem):
             height = self.problem.value(at)
             (slopes,) = torch.autograd.grad(height.sum(), at, create_graph=True)
         return height + self.weight * (slopes**2).sum(dim=-1)
+
+
+def last_point(problem: Problem, step: float, steps: int, integrator: str) -> Tensor:
+    """Give the last point of gradient descent, or of Heun's method."""
+    if integrator == "Heun":
+        return heun(problem, float(step), steps)[-1]
+    twin = problem.at(problem.theta)
+    sgd = torch.optim.SGD(twin.parameters(), lr=float(step))
+    return descend(twin, sgd, steps, record=("theta",), at=[steps])["theta"][0]

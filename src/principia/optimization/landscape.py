@@ -71,9 +71,8 @@ from torch.optim.swa_utils import update_bn
 from principia.lab.params import PositiveFloat, PositiveInt, Range, checked, usage_error
 from principia.lab.training import Objective
 from principia.networks.mlp import MLP
-from principia.optimization.smoothness import hessian_extremes
+from principia.optimization.smoothness import Loss, cut, flattened, hessian_extremes, risk_of
 
-Loss = Callable[[Tensor, Tensor], Tensor]
 Share = Annotated[float, Range(0, 1, open="both")]
 PRUNED = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d)  # layers whose weights a lottery removes
 
@@ -98,11 +97,6 @@ def sharpness(
     return float(hessian_extremes(risk, dict(model.named_parameters()))[1][0])
 
 
-def risk_of(model: nn.Module, loss: Loss, x: Tensor, y: Tensor) -> Callable[..., Tensor]:
-    """Give the loss of a model as a function of its parameters."""
-    return lambda parameters: loss(functional_call(model, parameters, (x,)), y)
-
-
 @checked
 def perturbation_sharpness(
     model: nn.Module, loss: Loss, x: Shaped[Tensor, "B ..."], y: Shaped[Tensor, "B ..."],
@@ -125,20 +119,13 @@ def perturbation_sharpness(
         >>> round(perturbation_sharpness(line, F.mse_loss, x, line(x), rho=0.5), 5)
         1.0
     """
-    here, risk = parameters_to_vector(model.parameters()).detach(), risk_of(model, loss, x, y)
+    here, rebuild = flattened(dict(model.named_parameters()))
+    risk = risk_of(model, loss, x, y)
     ways = torch.randn(directions, len(here), generator=rng, dtype=here.dtype)
     steps = rho * F.normalize(ways, dim=1).to(here.device)
     with torch.no_grad():
-        moved = vmap(lambda step: risk(_named(model, here + step)), chunk_size=20)
+        moved = vmap(lambda step: risk(rebuild(here + step)), chunk_size=20)
         return float(moved(steps).max())
-
-
-def _named(model: nn.Module, flat: Tensor) -> dict[str, Tensor]:
-    """Cut one vector into the parameters of a network."""
-    named = dict(model.named_parameters())
-    parts = flat.split([one.numel() for one in named.values()])
-    pairs = zip(named.items(), parts, strict=True)
-    return {name: part.view(one.shape) for (name, one), part in pairs}
 
 
 @checked
@@ -213,7 +200,8 @@ class BezierPath(nn.Module):
     def point(self, t: float) -> dict[str, Tensor]:
         r"""Give the parameters $(1-t)^2a+2t(1-t)c+t^2b$ by name."""
         a, b, c = self.start, self.end, parameters_to_vector(self.middle.parameters())
-        return _named(self.middle, (1 - t) ** 2 * a + 2 * t * (1 - t) * c + t**2 * b)
+        at = (1 - t) ** 2 * a + 2 * t * (1 - t) * c + t**2 * b
+        return cut(at, dict(self.middle.named_parameters()))
 
     def forward(self, x: Shaped[Tensor, "B ..."], t: float) -> Shaped[Tensor, "B ..."]:
         """Compute the outputs of the network at t."""
@@ -256,7 +244,7 @@ def barrier(
         points: How many points are looked at, the ends included.
 
     Example:
-        >>> a, b = nn.Linear(1, 1), nn.Linear(1, 1)
+        >>> a, b = (MLP([1, 1], rng=torch.Generator().manual_seed(seed)) for seed in (0, 1))
         >>> barrier(BezierPath(a, b), F.mse_loss, torch.ones(1, 1), torch.ones(1, 1))  # convex
         0.0
     """

@@ -60,7 +60,7 @@ class HeavyBall(GroupOptimizer):
         beta: $\beta$, the share of the last move that is repeated.
 
     Example:
-        >>> x = nn.Parameter(torch.ones(1))
+        >>> x = torch.nn.Parameter(torch.ones(1))
         >>> ball = HeavyBall([x], lr=0.1, beta=0.5)
         >>> for _ in range(2):
         ...     loss = ball.step(lambda: (ball.zero_grad(), x.square().sum().backward()))
@@ -94,7 +94,7 @@ class EMAMomentum(GroupOptimizer):
         rise: Steps that the way from the first to the second weight takes.
 
     Example:
-        >>> x = nn.Parameter(torch.ones(1))
+        >>> x = torch.nn.Parameter(torch.ones(1))
         >>> x.grad = torch.tensor([5.0])
         >>> EMAMomentum([x], lr=0.1).step()  # the first step is that of gradient descent
         >>> x.item()

@@ -52,6 +52,8 @@ from torch import Tensor
 
 from principia.lab.params import PositiveFloat, checked, usage_error
 from principia.lab.training import GroupOptimizer
+from principia.optimization.gradient_descent import Trace, descend
+from principia.optimization.problems import Problem
 
 Beta = float | str | tuple[str, float]
 
@@ -74,7 +76,7 @@ class Nesterov(GroupOptimizer):
             problem; give it one row.
 
     Example:
-        >>> x = nn.Parameter(torch.ones(1))
+        >>> x = torch.nn.Parameter(torch.ones(1))
         >>> optimizer = Nesterov([x], lr=0.1, beta=0.5)
         >>> for _ in range(2):
         ...     loss = optimizer.step(lambda: (optimizer.zero_grad(), x.square().sum().backward()))
@@ -126,3 +128,15 @@ def _share(beta: Any, t: int) -> float:
 def _dot(first: Any, second: Any) -> Tensor:
     """Multiply two lists of tensors as if each were one vector."""
     return torch.stack([one.sum() for one in torch._foreach_mul(first, second)]).sum()
+
+
+def run_copy(problem: Problem, kind: Any, steps: int, *, at: Any = None, **options: Any) -> Trace:
+    """Run an optimizer on a copy of the problem."""
+    twin = problem.at(problem.theta)
+    return recorded(twin, kind(twin.parameters(), **options), steps, at=at)
+
+
+def recorded(problem: Problem, optimizer: Any, steps: int, *, at: Any = None) -> Trace:
+    """Go down and record the iterates, which of `Nesterov` are not the parameters."""
+    iterate = (lambda: optimizer.iterate()[0]) if isinstance(optimizer, Nesterov) else None
+    return descend(problem, optimizer, steps, record=("value", "theta"), at=at, iterate=iterate)

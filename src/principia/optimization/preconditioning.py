@@ -48,7 +48,6 @@ __all__ = [
     "PreconditionedGD", "Newton", "relative_conditioning", "fisher_information", "natural_gradient",
 ]
 
-import itertools
 from collections.abc import Callable, Iterable
 from typing import Any, Literal, cast, final
 
@@ -72,6 +71,7 @@ from principia.lab.params import (
     usage_error,
 )
 from principia.lab.training import GroupOptimizer
+from principia.optimization.smoothness import cut, flattened, pieces_of, products_of
 from principia.regression.softmax import softmax_jacobian
 
 Law = Literal["classes", "normal"]
@@ -194,19 +194,20 @@ class Newton(Optimizer):
     @torch.no_grad()
     def step(self, closure: Callable[[], Any]) -> Any:  # type: ignore[override]
         """Move all parameters that the loss depends on, and give the loss before the step."""
-        params = [p for group in self.param_groups for p in group["params"]]
-        with torch.enable_grad(), _Recorder(params) as recorder:
+        groups = {p: group for group in self.param_groups for p in group["params"]}
+        with torch.enable_grad(), _Recorder([*groups]) as recorder:
             loss = closure()
-        params = [p for p in params if p in recorder.slopes]
-        products = _products([recorder.slopes[p] for p in params], params)
+        params = [p for p in groups if p in recorder.slopes]
+        slopes = [recorder.slopes[p] for p in params]
+        if not any(slope.requires_grad for slope in slopes):
+            domain, got = "a function that calls loss.backward()", "gradients without a graph"
+            raise usage_error("Newton", "closure", domain, got, "A linear loss has no curvature.")
         lr, damping = (
-            torch.cat([
-                torch.full_like(p, group[name]).flatten() for group in self.param_groups
-                for p in group["params"] if p in recorder.slopes
-            ]) for name in ("lr", "damping")
+            torch.cat([torch.full_like(p, groups[p][name]).flatten() for p in params])
+            for name in ("lr", "damping")
         )
         g = torch.cat([cast("Tensor", p.grad).flatten() for p in params])
-        move = -lr * self._direction(products, g, damping)
+        move = -lr * self._direction(products_of(slopes, params), g, damping)
         self._walk(closure, loss, params, move, float(g @ move))
         return loss
 
@@ -234,7 +235,7 @@ class Newton(Optimizer):
         decline: float,
     ) -> None:
         """Go the whole step; with a search, the first of its halves that is worth it, or none."""
-        starts, steps = [p.clone() for p in params], _split(move, params)
+        starts, steps = [p.clone() for p in params], pieces_of(move, params)
         if not self._search:
             torch._foreach_add_(params, steps)
             return
@@ -276,30 +277,6 @@ class _Recorder(TorchFunctionMode):
         return None
 
 
-def _products(slopes: list[Tensor], params: list[Tensor]) -> Solve:
-    """Give the product of the Hessian with a vector (D,), or with several, rows of (k, D)."""
-    bent = [one.requires_grad for one in slopes]
-    if not any(bent):
-        domain, got = "a function that calls loss.backward()", "gradients without a graph"
-        raise usage_error("Newton", "closure", domain, got, "A linear loss has no curvature.")
-
-    def products(v: Tensor) -> Tensor:
-        found = torch.autograd.grad(
-            list(itertools.compress(slopes, bent)), params,
-            list(itertools.compress(_split(v, params), bent)),
-            retain_graph=True, is_grads_batched=v.ndim == 2, materialize_grads=True,
-        )
-        return torch.cat([one.reshape(*v.shape[:-1], -1) for one in found], dim=-1)
-
-    return products
-
-
-def _split(flat: Tensor, like: list[Tensor]) -> list[Tensor]:
-    """Cut vectors (..., D) into pieces of the shapes of the parameters."""
-    pieces = flat.split([p.numel() for p in like], dim=-1)
-    return [one.reshape(*flat.shape[:-1], *p.shape) for one, p in zip(pieces, like, strict=True)]
-
-
 def _conjugate_gradients(product: Solve, g: Tensor, inner: int) -> Tensor:
     """Solve Hs = g from products with H; where a curvature is not positive, take what there is."""
     s, rest = torch.zeros_like(g), g.clone()
@@ -338,9 +315,7 @@ def _solved(owner: str, name: str, M: Tensor, g: Tensor) -> Tensor:
     return vectors @ (vectors.mT @ g / values)
 
 
-def relative_conditioning(
-    A: Float[Tensor, "D D"], H: Float[Tensor, "D D"]
-) -> tuple[float, float]:
+def relative_conditioning(A: Float[Tensor, "D D"], H: Float[Tensor, "D D"]) -> tuple[float, float]:
     r"""Finds the largest $a$ and the smallest $b$ with $aA\preceq H\preceq bA$.
 
     Args:
@@ -377,14 +352,13 @@ def fisher_information(
         >>> fisher_information(line, torch.tensor([[1.0], [3.0]]), law="normal")
         tensor([[5.]])
     """
-    weights = {name: one.detach() for name, one in model.named_parameters()}
+    here, rebuild = flattened(dict(model.named_parameters()))
 
-    def outputs(weights: dict[str, Tensor], one: Tensor) -> Tensor:
-        return functional_call(model, weights, (one[None],))[0]
+    def outputs(theta: Tensor, one: Tensor) -> Tensor:
+        return functional_call(model, rebuild(theta), (one[None],))[0]  # type: ignore[arg-type]
 
-    slopes = vmap(jacrev(outputs), in_dims=(None, 0))(weights, x)
-    J = torch.cat([one.flatten(2) for one in slopes.values()], dim=2)  # (N, k, P)
-    z = functional_call(model, weights, (x,)).detach()
+    J = vmap(jacrev(outputs), in_dims=(None, 0))(here, x)  # (N, k, P)
+    z = model(x).detach()
     k = z.shape[1]
     spread = torch.eye(k).to(z) if law == "normal" else softmax_jacobian(logits_of(z))[:, -k:, -k:]
     return (J.mT @ (spread @ J)).mean(dim=0)
@@ -422,8 +396,7 @@ def natural_gradient(
     slopes = grad(lambda at: surprise(functional_call(model, at, (x,)), y, law))(weights)
     g = torch.cat([one.flatten() for one in slopes.values()])
     M = fisher_information(model, x, law=law) + damping * torch.eye(len(g)).to(g)
-    step = _split(_solved("natural_gradient", "Fisher information", M, g), [*weights.values()])
-    return dict(zip(weights, step, strict=True))
+    return cut(_solved("natural_gradient", "Fisher information", M, g), weights)
 
 
 def surprise(outputs: Tensor, y: Tensor, law: Law) -> Tensor:

@@ -45,7 +45,6 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from principia.lab.params import NonNegativeFloat, PositiveFloat, PositiveInt, checked, usage_error
-from principia.regression.logistic import IRLS
 
 P = TypeVar("P", bound="Problem")
 
@@ -364,6 +363,8 @@ class LogisticRisk(Problem):
         self.l2 = l2
         self.smoothness = float(torch.linalg.matrix_norm(X, ord=2)) ** 2 / (4 * len(X)) + l2
         if l2:
+            from principia.regression.logistic import IRLS  # an estimator: it loads scikit-learn
+
             self.strong_convexity = self.pl = l2
             fitted = IRLS(l2=l2, fit_intercept=False, tol=1e-12).fit(X.numpy(), y.numpy())
             self.minimizer = torch.from_numpy(fitted.coef_).flatten()

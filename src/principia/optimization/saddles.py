@@ -154,6 +154,7 @@ def exit_times(
         limit: Steps after which the waiting ends.
 
     Example:
+        >>> from principia.optimization import Quadratic
         >>> hill = Quadratic([-1.0]).at(torch.tensor([[0.5], [0.0]]))
         >>> sgd = torch.optim.SGD(hill.parameters(), lr=1.0)
         >>> exit_times(hill, sgd, lambda theta: theta[:, 0] >= 4, limit=10)

@@ -75,7 +75,8 @@ def power_decay(
         C: The first rate; by default that of each group.
 
     Example:
-        >>> sgd = SGD([nn.Parameter(torch.ones(1))], lr=0.4)
+        >>> import torch
+        >>> sgd = torch.optim.SGD([torch.nn.Parameter(torch.ones(1))], lr=0.4)
         >>> falling = power_decay(sgd, 0.5)
         >>> for _ in range(3):
         ...     sgd.step()
@@ -85,11 +86,6 @@ def power_decay(
     """
     tops = base_rates(optimizer) if C is None else [C] * len(optimizer.param_groups)
     return _scheduled(optimizer, tops, lambda t: t**-alpha)
-
-
-def base_rates(optimizer: Optimizer) -> list[float]:
-    """Give the rate of every group from before all schedules."""
-    return [float(group.get("initial_lr", group["lr"])) for group in optimizer.param_groups]
 
 
 def _scheduled(
@@ -102,12 +98,18 @@ def _scheduled(
     )
 
 
+def base_rates(optimizer: Optimizer) -> list[float]:
+    """Give the rate of every group from before all schedules."""
+    return [float(group.get("initial_lr", group["lr"])) for group in optimizer.param_groups]
+
+
 @checked
 def floor_decay(optimizer: Optimizer, floor: NonNegativeFloat = 1e-3) -> LambdaLR:
     r"""Lets the rate fall as $\eta_t=\max(\eta_{\min},1/t)$, whatever the optimizer's own was.
 
     Example:
-        >>> sgd = SGD([nn.Parameter(torch.ones(1))], lr=0.1)
+        >>> import torch
+        >>> sgd = torch.optim.SGD([torch.nn.Parameter(torch.ones(1))], lr=0.1)
         >>> schedule, rates = floor_decay(sgd, 0.3), []
         >>> for _ in range(4):
         ...     sgd.step()
@@ -133,8 +135,10 @@ def warmup(
         then: Schedule of the same optimizer, as it was made; by default the rate stays.
 
     Example:
-        >>> sgd = SGD([nn.Parameter(torch.ones(1))], lr=1.0)
-        >>> schedule, rates = warmup(sgd, 4, CosineAnnealingLR(sgd, 2)), []
+        >>> import torch
+        >>> sgd = torch.optim.SGD([torch.nn.Parameter(torch.ones(1))], lr=1.0)
+        >>> cosine = torch.optim.lr_scheduler.CosineAnnealingLR(sgd, 2)
+        >>> schedule, rates = warmup(sgd, 4, cosine), []
         >>> for _ in range(7):
         ...     sgd.step()
         ...     rates += schedule.get_last_lr()
@@ -172,8 +176,9 @@ def clip_gradients(
         by: Whether norm or values are limited; the second turns the gradient.
 
     Example:
-        >>> p = nn.Parameter(torch.zeros(2))
-        >>> sgd = SGD([p], lr=1.0)
+        >>> import torch
+        >>> p = torch.nn.Parameter(torch.zeros(2))
+        >>> sgd = torch.optim.SGD([p], lr=1.0)
         >>> handle = clip_gradients(sgd, 1.0)
         >>> p.grad = torch.tensor([-30.0, -40.0])
         >>> sgd.step()

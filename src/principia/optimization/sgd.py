@@ -45,10 +45,13 @@ References:
 
 __all__ = [
     "batches", "per_sample_gradients", "gradient_variance", "empirical_risk", "zero_one_risk",
+    "ParallelMLP",
 ]
 
-from collections.abc import Callable, Iterator
-from typing import Literal
+import itertools
+import math
+from collections.abc import Callable, Iterator, Sequence
+from typing import Annotated, Literal, final
 
 import torch
 from jaxtyping import Float, Int, Shaped
@@ -56,12 +59,15 @@ from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from principia.lab.params import PositiveInt, UsageError, checked, usage_error
+from principia.lab.params import Choice, Each, PositiveInt, Range, UsageError, checked, usage_error
 from principia.lab.training import outputs_of
+from principia.networks.activations import ACTIVATIONS
 from principia.optimization.problems import Problem
 
 Order = Literal["permutation", "replacement", "fixed", "sorted"]
 Loss = Callable[[Tensor, Tensor], Tensor]
+ActivationName = Annotated[str, Choice(tuple(ACTIVATIONS))]
+Sizes = Annotated[Sequence[int], Each(Range(1, math.inf, kind=int))]
 
 
 @checked
@@ -150,7 +156,7 @@ def empirical_risk(model: nn.Module, data: tuple[Tensor, Tensor], loss: Loss) ->
 
     Example:
         >>> x = torch.tensor([[1.0], [3.0]])
-        >>> empirical_risk(nn.Identity(), (x, 0 * x), F.mse_loss)
+        >>> empirical_risk(nn.Identity(), (x, 0 * x), torch.nn.functional.mse_loss)
         5.0
     """
     x, y = data
@@ -168,12 +174,102 @@ def zero_one_risk(model: nn.Module, data: tuple[Tensor, Tensor]) -> float:
     return int((outputs_of(model, x).argmax(dim=-1) != y).sum()) / len(y)
 
 
+@final
+class ParallelMLP(nn.Module):
+    """Runs several MLPs of one shape side by side, by products of stacked matrices.
+
+    What a random method does is seen over many runs; so they cost little more than one.
+
+    Shapes:
+        x: (B, n), the same for all, or (R, B, n); returns (R, B, m)
+
+    Args:
+        sizes: Width of the input, of each hidden layer, of the output.
+        copies: Number of networks, R.
+        activation: Name of the function behind every layer but the last.
+        rng: Draws weights and biases like those of `MLP`.
+
+    Example:
+        >>> nets = ParallelMLP([4, 8, 2], copies=3, rng=torch.Generator().manual_seed(0))
+        >>> outputs = nets(torch.ones(5, 4))
+        >>> outputs.shape
+        torch.Size([3, 5, 2])
+    """
+
+    @checked
+    def __init__(
+        self, sizes: Sizes, *, copies: PositiveInt, activation: ActivationName = "relu",
+        rng: torch.Generator | None = None,
+    ) -> None:
+        super().__init__()
+        self.phi = ACTIVATIONS[activation].module()
+        self.activation = activation
+        self.layers: Sequence[_ParallelLinear] = nn.ModuleList(  # type: ignore[assignment]
+            _ParallelLinear(n, m, copies, rng) for n, m in itertools.pairwise(sizes)
+        )
+
+    def forward(self, x: Float[Tensor, "*R B n"]) -> Float[Tensor, "_ B m"]:
+        """Compute the outputs of every network."""
+        for layer in self.layers[:-1]:
+            x = self.phi(layer(x))
+        return self.layers[-1](x)
+
+
+class _ParallelLinear(nn.Module):
+    """Several linear layers of one shape."""
+
+    def __init__(self, n: int, m: int, copies: int, rng: torch.Generator | None) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty(copies, m, n))
+        self.bias = nn.Parameter(torch.empty(copies, 1, m))
+        for parameter in self.parameters():
+            nn.init.uniform_(parameter, -(n**-0.5), n**-0.5, generator=rng)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.baddbmm(self.bias, x.expand(len(self.weight), -1, -1), self.weight.mT)
+
+
+@final
 class Slopes(Problem):
     """A slope in every coordinate: convex, and nothing more."""
 
-    def __init__(self, slopes: Tensor) -> None:
+    def __init__(self, slopes: Float[Tensor, " D"]) -> None:
         super().__init__(torch.zeros(1, len(slopes)))
         self.slopes = slopes
 
     def value(self, theta: Float[Tensor, "*B D"]) -> Float[Tensor, "*B"]:
+        """Compute the height on the slope."""
         return (theta * self.slopes).sum(dim=-1)
+
+
+@final
+class SampledSquares(Problem):
+    """Half the mean squared error of a linear fit; a call sees other samples in every row.
+
+    Args:
+        X: Inputs.
+        y: Targets.
+        batch: How many samples, drawn with replacement, a call sees; without it, all.
+        label_noise: Standard deviation of what is added to the targets at every call.
+        rng: Draws samples and noise; needed with a batch.
+    """
+
+    def __init__(
+        self, X: Float[Tensor, "N D"], y: Float[Tensor, " N"], batch: int | None = None, *,
+        label_noise: float = 0.0, rng: torch.Generator | None = None,
+    ) -> None:
+        super().__init__(torch.zeros(1, X.shape[1]))
+        self.X, self.y, self.batch, self.label_noise, self.rng = X, y, batch, label_noise, rng
+
+    def value(self, theta: Float[Tensor, "*B D"]) -> Float[Tensor, "*B"]:
+        """Average the squared residuals of all samples."""
+        return (theta @ self.X.mT - self.y).square().mean(dim=-1) / 2
+
+    def forward(self) -> Float[Tensor, " B"]:
+        """Average the squared residuals of fresh samples in every row."""
+        if self.batch is None:
+            return self.value(self.theta)
+        rows = torch.randint(len(self.X), (len(self.theta), self.batch), generator=self.rng)
+        noise = torch.randn(rows.shape, generator=self.rng, dtype=self.y.dtype)
+        fit = (self.X[rows] @ self.theta[..., None])[..., 0]
+        return (fit - (self.y[rows] + self.label_noise * noise)).square().mean(dim=1) / 2

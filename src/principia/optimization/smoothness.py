@@ -52,20 +52,22 @@ __all__ = [
     "smoothness_ratio", "hessian_extremes", "spectral_smoothness", "pl_ratio",
 ]
 
-from collections.abc import Callable, Mapping
-from typing import Any, Literal
+import itertools
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal, final
 
 import numpy as np
 import torch
 from jaxtyping import Float
 from scipy.sparse.linalg import LinearOperator, eigsh
-from torch import Tensor
-from torch.func import hessian
+from torch import Tensor, nn
+from torch.func import functional_call, hessian, vmap
 
 from principia.lab.forward_mode import warm_up
 from principia.lab.params import PositiveInt, checked, usage_error
 from principia.optimization.problems import Problem
 
+Loss = Callable[[Tensor, Tensor], Tensor]
 DENSE = 64  # up to so many parameters all eigenvalues cost less than a few of them by Lanczos
 
 
@@ -75,6 +77,7 @@ def smoothness_ratio(
     r"""Measures $\max\Vert\nabla h(a)-\nabla h(b)\Vert/\Vert a-b\Vert$: a lower bound of $L$.
 
     Example:
+        >>> from principia.optimization import Quadratic
         >>> a, b = torch.eye(2, dtype=torch.float64), torch.zeros(2, 2, dtype=torch.float64)
         >>> smoothness_ratio(Quadratic([1.0, -10.0]), a, b)
         10.0
@@ -139,13 +142,19 @@ def flattened(
         shape = params.shape
         return params.detach().flatten(), lambda flat: flat.view(shape)
     pieces = {name: one.detach() for name, one in params.items()}
-    sizes = [one.numel() for one in pieces.values()]
+    flat = torch.cat([one.flatten() for one in pieces.values()])
+    return flat, lambda flat: cut(flat, pieces)
 
-    def rebuild(flat: Tensor) -> dict[str, Tensor]:
-        parts = zip(pieces.items(), flat.split(sizes), strict=True)
-        return {name: part.view(one.shape) for (name, one), part in parts}
 
-    return torch.cat([one.flatten() for one in pieces.values()]), rebuild
+def cut(flat: Tensor, like: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Cut one vector into tensors with these names and shapes, for `functional_call`."""
+    return dict(zip(like, pieces_of(flat, [*like.values()]), strict=True))
+
+
+def pieces_of(flat: Tensor, like: Sequence[Tensor]) -> list[Tensor]:
+    """Cut vectors (..., D) into tensors of these shapes."""
+    pieces = zip(flat.split([one.numel() for one in like], dim=-1), like, strict=True)
+    return [piece.reshape(*flat.shape[:-1], *one.shape) for piece, one in pieces]
 
 
 def lanczos_ends(
@@ -177,13 +186,27 @@ def hessian_product(
     at = point.detach().requires_grad_()
     with torch.enable_grad():
         (gradient,) = torch.autograd.grad(loss(at), at, create_graph=True)
-    if not gradient.requires_grad:  # of a linear loss
-        return torch.zeros_like
+    return products_of([gradient], [at]) if gradient.requires_grad else torch.zeros_like
 
-    def product(v: Tensor) -> Tensor:
-        return torch.autograd.grad(gradient, at, v, retain_graph=True, materialize_grads=True)[0]
 
-    return product
+def products_of(slopes: Sequence[Tensor], params: Sequence[Tensor]) -> Callable[[Tensor], Tensor]:
+    """Give the product of a Hessian with a vector (D,), or with several, rows of (k, D).
+
+    Args:
+        slopes: The gradients with their graph; those without one belong to a linear loss.
+        params: What they were taken by.
+    """
+    bent = [slope.requires_grad for slope in slopes]
+
+    def products(v: Tensor) -> Tensor:
+        found = torch.autograd.grad(
+            list(itertools.compress(slopes, bent)), params,
+            list(itertools.compress(pieces_of(v, params), bent)),
+            retain_graph=True, is_grads_batched=v.ndim == 2, materialize_grads=True,
+        )
+        return torch.cat([one.reshape(*v.shape[:-1], -1) for one in found], dim=-1)
+
+    return products
 
 
 def spectral_smoothness(
@@ -199,11 +222,42 @@ def spectral_smoothness(
     return max(abs(float(lowest[0])), abs(float(highest[0])))
 
 
+def risk_of(model: nn.Module, loss: Loss, x: Tensor, y: Tensor) -> Callable[..., Tensor]:
+    """Give the loss of a model as a function of its named parameters."""
+    return lambda parameters: loss(functional_call(model, parameters, (x,)), y)
+
+
+@final
+class NetworkRisk(Problem):
+    """Measures the loss of a network, a function of all its parameters in one row.
+
+    Args:
+        model: The network; the problem starts at its parameters.
+        loss: Gives one number for outputs and targets.
+        x: Inputs.
+        y: Targets.
+    """
+
+    def __init__(self, model: nn.Module, loss: Loss, x: Tensor, y: Tensor) -> None:
+        flat, rebuild = flattened(dict(model.named_parameters()))
+        super().__init__(flat[None])
+        risk = risk_of(model, loss, x, y)
+        # a closure: as an attribute the network's own parameters would be this problem's, too
+        self.one = lambda theta: risk(rebuild(theta))
+
+    def value(self, theta: Float[Tensor, "*B D"]) -> Float[Tensor, "*B"]:
+        """Compute the loss of every row's network."""
+        rows = theta.reshape(-1, theta.shape[-1])
+        values = self.one(rows[0])[None] if len(rows) == 1 else vmap(self.one)(rows)
+        return values.reshape(theta.shape[:-1])
+
+
 @checked
 def pl_ratio(problem: Problem, *, minimum: float | None = None) -> Float[Tensor, " B"]:
     r"""Measures $\frac12\Vert\nabla h\Vert^2/(h-\min h)$ in every row; its infimum is the constant.
 
     Example:
+        >>> from principia.optimization import Quadratic
         >>> pl_ratio(Quadratic([1.0, 3.0]).at(torch.eye(2)))
         tensor([1., 3.], dtype=torch.float64)
     """

@@ -7,7 +7,17 @@ import torch
 from torch import nn
 from torch.optim import SGD, Adagrad, RMSprop
 
-from principia.lab.evidence import Evidence, Series, at_most, claim, equal, every, never, slope
+from principia.lab.evidence import (
+    Evidence,
+    Series,
+    at_most,
+    claim,
+    equal,
+    every,
+    never,
+    slope,
+    standard_error,
+)
 from principia.lab.params import Range
 from principia.lab.seeds import Seed
 from principia.lab.training.optimizers import fed
@@ -157,7 +167,7 @@ def rare_features_keep_large_steps(
     *_, (last, _) = fed(Adagrad, sparse, lr=1.0)
     parts = {
         "error on rare features, less 3/4 of SGD's": at_most(
-            excess.mean() + 3 * excess.std() / rows**0.5, 0,
+            excess.mean() + 3 * standard_error(excess), 0,
             why="three standard errors of the mean over rows are added",
         ).drawn(
             *(Series(name, p, one.mean(dim=0), role, "points")  # type: ignore[arg-type]

@@ -7,7 +7,6 @@ from typing import Annotated, Any, Literal
 import numpy as np
 import torch
 from torch import Tensor
-from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LambdaLR
 
 from principia.lab.evidence import (
@@ -18,13 +17,14 @@ from principia.lab.evidence import (
     claim,
     equal,
     every,
+    mean_is,
     slope,
-    within_errors,
+    standard_error,
 )
 from principia.lab.params import Range
 from principia.lab.seeds import Seed
 from principia.lab.training.optimizers import fed, steps_along
-from principia.optimization.adam import DEFAULTS, Adam, alternating_losses
+from principia.optimization.adam import DEFAULTS, Adam, alternating_losses, moments
 from principia.optimization.gradient_descent import descend
 from principia.optimization.momentum import EMAMomentum
 from principia.optimization.problems import Problem, Quadratic, noisy, noisy_logistic
@@ -168,16 +168,6 @@ def second_moment_is_uncentered(
     return every(parts)
 
 
-def moments(optimizer: Optimizer, p: Tensor, *, corrected: bool = True) -> tuple[Tensor, Tensor]:
-    """Read both averages from the state of Adam, torch's or ours."""
-    state = optimizer.state[p]
-    one, two = (
-        1 - beta ** float(state["step"]) if corrected else 1.0
-        for beta in optimizer.param_groups[0]["betas"]
-    )
-    return state["exp_avg"] / one, state["exp_avg_sq"] / two
-
-
 @claim(control={"corrected": False}, source="Kingma and Ba 2015, sec. 3")
 def corrected_moments_are_unbiased(
     seed: Seed, *, mean: Annotated[float, Range(0.5, 5)] = 1.0,
@@ -192,9 +182,9 @@ def corrected_moments_are_unbiased(
     parts = {}
     for place, (name, truth) in enumerate(truths.items()):
         draws = torch.stack([pair[place] for pair in found.values()])
-        error, raw = draws.std(dim=1) / math.sqrt(rows), 1 - betas[place] ** np.arange(1, 11)
-        parts[name] = within_errors(
-            draws.mean(dim=1), torch.full((3,), truth), error=error, k=4, why="mean of the rows"
+        error, raw = standard_error(draws, 1), 1 - betas[place] ** np.arange(1, 11)
+        parts[name] = mean_is(
+            draws, torch.full((3,), truth), axis=1, k=4, why="mean of the rows"
         ).drawn(
             Series("measured", list(found), draws.mean(dim=1) / truth, error=4 * error / truth),
             Series("corrected", [1, 10], [1, 1], "predicted"),

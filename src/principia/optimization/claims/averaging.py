@@ -22,6 +22,7 @@ from principia.lab.evidence import (
     equal,
     every,
     slope,
+    standard_error,
     within_errors,
 )
 from principia.lab.params import Range
@@ -33,7 +34,6 @@ from principia.optimization.problems import Quadratic, noisy
 from principia.optimization.sgd import Slopes, batches
 
 Sigma = Annotated[float, Range(0.1, 10)]
-SEEDS = ("first", "second", "third")  # of the experiment
 
 
 @claim(control={"decay": "β"}, source="by construction; torch.optim.swa_utils")
@@ -178,7 +178,7 @@ def averaging_is_efficient(
     errors = at[:, None] * theta.square().sum(dim=-1)
     limit = float((sigma / lam).square().sum())
     exact = _exact(lam, sigma, steps)[at - 1]
-    found, error = errors.mean(dim=1), errors.std(dim=1) / runs**0.5
+    found, error = errors.mean(dim=1), standard_error(errors, 1)
     return within_errors(
         found[-1], limit, error=error[-1], k=4, bias=(exact[-1] - limit).abs(),
         why="mean over the runs; the limit is not reached after so many steps, by the recursion "
@@ -249,7 +249,7 @@ def average_needs_one_basin(
     """The mean of iterates of one run has a lower loss than they have; that of two runs has not."""
     x, y, *_ = digits()
     x = x.flatten(1)
-    models = [MLP([64, hidden, 10], rng=seed.child(one).torch()) for one in SEEDS[:2]]
+    models = [MLP([64, hidden, 10], rng=seed.child(name).torch()) for name in ("first", "second")]
     weights, _ = stack_module_state(models)  # type: ignore[arg-type]
     optimizer, rng = SGD(weights.values(), lr=lr), seed.child("batches").torch()
 

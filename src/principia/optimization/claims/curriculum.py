@@ -20,7 +20,8 @@ from principia.lab.evidence import (
     equal,
     equal_to_rounding,
     every,
-    within_errors,
+    mean_is,
+    standard_error,
 )
 from principia.lab.params import Range
 from principia.lab.seeds import Seed
@@ -30,13 +31,13 @@ from principia.optimization.curriculum import (
     Ackley,
     Continuation,
     Curriculum,
-    ParallelMLP,
     Rastrigin,
     pretrain,
     ramp,
     smoothed,
     transfer,
 )
+from principia.optimization.sgd import ParallelMLP
 
 Sigmas = tuple[Annotated[float, Range(0, 10)], ...]
 CONVEX = math.sqrt(math.log(WAVE / 2) / (2 * math.pi**2))  # where the smoothing of Rastrigin is
@@ -60,8 +61,8 @@ def smoothing_closed_form(
     along = torch.cat([line[:, None], torch.zeros(len(line), dim - 1)], dim=1)
     few = smoothed(Rastrigin(dim), sigma, 2000, seed.child("picture").torch())
     return every({
-        "mean over the cloud": within_errors(
-            pairs.mean(dim=1), exact.value(x), error=pairs.std(dim=1) / pairs.shape[1] ** 0.5, k=4,
+        "mean over the cloud": mean_is(
+            pairs, exact.value(x), axis=1, k=4,
             why="of the mean over independent pairs of opposite points",
         ).drawn(
             Series("h", line, Rastrigin(dim).value(along), "other"),
@@ -217,10 +218,10 @@ def curriculum_speeds_noisy_digits(
     times = torch.where(curves.cummax(dim=0).values >= target, 0, 10).sum(dim=0) + 10.0
     ordered, random = times.view(2, pairs)
     gain = (random - ordered).double()
-    error = float(gain.std()) / pairs**0.5
     both = curves.view(len(seen), 2, pairs).mean(dim=2)
     return at_least(
-        gain.mean(), 3 * error, why="three standard errors of the mean of paired differences",
+        gain.mean(), 3 * standard_error(gain),
+        why="three standard errors of the mean of paired differences",
         detail=f"steps gained: {float(ordered.mean()):.0f} against {float(random.mean()):.0f}",
     ).drawn(
         Series(f"by {difficulty}", at, both[:, 0]), Series("random", at, both[:, 1], "other"),

@@ -3,16 +3,14 @@ r"""Gradient descent: what is true of it, and what would refute it."""
 import math
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Annotated, Literal, cast, final
+from typing import Annotated, Any, Literal, cast
 
 import torch
-from jaxtyping import Float
-from torch import Tensor, nn
-from torch.func import functional_call
+from torch import Tensor
 from torch.nn import functional as F
-from torch.nn.utils import parameters_to_vector
 from torch.optim import SGD
 
+from principia.lab.draws import rand, randn
 from principia.lab.evidence import (
     Evidence,
     Series,
@@ -31,34 +29,36 @@ from principia.lab.training import Supervised, fit
 from principia.networks.mlp import MLP
 from principia.optimization.gradient_descent import (
     PredictedChange,
+    Trace,
     best_fixed_lr,
     critical_budget,
     descend,
     proximal_step,
     taylor_prediction,
 )
+from principia.optimization.momentum import tuned_heavy_ball
 from principia.optimization.problems import LogisticRisk, Problem, Quadratic, SineBowl, log_spaced
+from principia.optimization.smoothness import NetworkRisk
 
+Places = dict[str, tuple[Problem, Tensor]]
 Form = Literal["correct", "printed"]
 Dim = Annotated[int, Range(2, 50)]
 Points = Annotated[int, Range(20, 2000)]
+Cloud = Annotated[int, Range(20, 5000)]
 Kappa = Annotated[float, Range(2, 1000)]
 BOWL, STIFFEST = "a bowl", "stiffest direction"
-HALVINGS = 60  # a bracket of float64 has closed by then
 EXACT = "a theorem; rounding of values of this size"
 
 
 @claim(control={"weight_decay": 0.1}, source="Cauchy 1847")
 def torch_sgd_is_gd(
     seed: Seed, *, samples: Annotated[int, Range(20, 500)] = 100, dim: Dim = 5,
-    steps: Annotated[int, Range(50, 2000)] = 100,
-    weight_decay: Annotated[float, Range(0, 1)] = 0.0,
+    steps: Annotated[int, Range(50, 2000)] = 100, weight_decay: Annotated[float, Range(0, 1)] = 0.0,
 ) -> Evidence:
     r"""`torch.optim.SGD` without momentum makes exactly the step $\theta-\eta\nabla h(\theta)$."""
     problem = _risk(seed, samples, dim)
     lr = 1 / cast("float", problem.smoothness)
-    sgd = SGD(problem.parameters(), lr=lr, weight_decay=weight_decay)
-    path = descend(problem, sgd, steps, record=("theta",))["theta"][:, 0]
+    path = _descent(problem, lr, steps, "theta", weight_decay=weight_decay)["theta"][:, 0]
     margins = path @ problem.signed.mT  # the gradient is written out, not asked of autograd
     formula = path + lr * torch.sigmoid(-margins) @ problem.signed / samples
     tol, why = 1e-15 * (1 + float(path.abs().max())), "sums are rounded in another order"
@@ -71,10 +71,15 @@ def torch_sgd_is_gd(
 
 def _risk(seed: Seed, samples: int, dim: int) -> LogisticRisk:
     """Draw samples whose labels follow a logistic model."""
-    rng, kind = seed.child("samples").torch(), torch.float64
-    X = torch.randn(samples, dim, generator=rng, dtype=kind)
-    chance = torch.sigmoid(X @ torch.randn(dim, generator=rng, dtype=kind))
-    return LogisticRisk(X, (torch.rand(samples, generator=rng, dtype=kind) < chance).long())
+    rng = seed.child("samples").torch()
+    X, direction = randn(rng, samples, dim), randn(rng, dim)
+    return LogisticRisk(X, (rand(rng, samples) < torch.sigmoid(X @ direction)).long())
+
+
+def _descent(problem: Problem, lr: float, steps: int, *record: Any, **options: Any) -> Trace:
+    """Go down by torch's optimizer, and record values or what else is named."""
+    sgd = SGD(problem.parameters(), lr=lr, **options)
+    return descend(problem, sgd, steps, record=record or ("value",))
 
 
 @claim(control={"understated": 4.0}, source="Nesterov 2018, lemma 1.2.3 and sec. 1.2.3")
@@ -85,8 +90,7 @@ def descent_lemma(
     r"""$h(\theta-\eta\nabla h)-h(\theta)\le-\eta(1-\frac{L\eta}2)\Vert\nabla h\Vert^2$."""
     share, parts = torch.linspace(0.1, 1.9, 19, dtype=torch.float64), {}
     for name, (problem, theta) in _landscapes(seed, points, dim, kappa).items():
-        L = cast("float", problem.smoothness) / understated
-        g = problem.gradient(theta)
+        L, g = cast("float", problem.smoothness) / understated, problem.gradient(theta)
         after = problem.value(theta - share[:, None, None] / L * g)  # (steps, points)
         unit = (g * g).sum(dim=-1) / L
         change, bound = after - problem.value(theta), -share * (1 - share / 2)
@@ -101,11 +105,9 @@ def descent_lemma(
     return every(parts)
 
 
-def _landscapes(
-    seed: Seed, points: int, dim: int, kappa: float
-) -> dict[str, tuple[Problem, Tensor]]:
+def _landscapes(seed: Seed, points: int, dim: int, kappa: float) -> Places:
     """Give two convex problems with points; the first of the bowl is its stiffest direction."""
-    theta = 3 * torch.randn(points, dim, generator=seed.torch(), dtype=torch.float64)
+    theta = 3 * randn(seed.torch(), points, dim)
     bowl, risk = _bowl(seed, dim, kappa), _risk(seed, 100, dim)
     stiffest = cast("Tensor", bowl.rotation)[:, -1:].mT
     return {BOWL: (bowl, torch.cat([stiffest, theta])), "logistic risk": (risk, theta)}
@@ -114,12 +116,8 @@ def _landscapes(
 def _bowl(seed: Seed, dim: int, kappa: float) -> Quadratic:
     """Build a quadratic with curvatures from 1/kappa to 1 along random axes."""
     curvature = torch.logspace(-math.log10(kappa), 0, dim, dtype=torch.float64)
-    return Quadratic(curvature, rotation=_rotation(seed, dim))
-
-
-def _rotation(seed: Seed, dim: int) -> Tensor:
-    rng = seed.child("rotation").torch()
-    return torch.linalg.qr(torch.randn(dim, dim, generator=rng, dtype=torch.float64)).Q
+    Q = torch.linalg.qr(randn(seed.child("rotation").torch(), dim, dim)).Q
+    return Quadratic(curvature, rotation=Q)
 
 
 @claim(
@@ -127,23 +125,20 @@ def _rotation(seed: Seed, dim: int) -> Tensor:
     misprint=r"$h(\theta^{t+1})=h(\theta^t)-\frac1{2L}\Vert h(\theta^t)\Vert^2$",
 )
 def sufficient_decrease_is_a_bound(
-    seed: Seed, *, points: Annotated[int, Range(20, 5000)] = 1000, dim: Dim = 10,
-    form: Form = "correct",
+    seed: Seed, *, points: Cloud = 1000, dim: Dim = 10, form: Form = "correct",
 ) -> Evidence:
     r"""At $\eta=1/L$ it is $h(\theta^+)\le h(\theta)-\Vert\nabla h\Vert^2/2L$, not equality."""
     curvature = torch.linspace(0, 1, 2 * dim + 1, dtype=torch.float64)[1:]  # L = 1; one is 1/2
-    bowl, axes = Quadratic(curvature), torch.eye(2 * dim, dtype=torch.float64)
+    bowl, axes, parts = Quadratic(curvature), torch.eye(2 * dim, dtype=torch.float64), {}
     problems = {"along the axes": (bowl, axes), **_landscapes(seed, points, dim, 100.0)}
-    parts = {}
     for name, (problem, theta) in problems.items():
         L, g = cast("float", problem.smoothness), problem.gradient(theta)
-        new, promised = problem.value(theta - g / L), problem.value(theta)
-        promised = promised - (g * g).sum(dim=-1) / (2 * L)
+        new = problem.value(theta - g / L)
+        promised = problem.value(theta) - (g * g).sum(dim=-1) / (2 * L)
         tol = 1e-12 * (1 + float(promised.abs().max()))
+        parts[name] = at_most(new, promised, slack=tol, why=EXACT)
         if form == "printed":
             parts[name] = equal(new, promised, tol=tol, why=EXACT)
-        else:
-            parts[name] = at_most(new, promised, slack=tol, why=EXACT)
         if problem is bowl:
             parts[name] = parts[name].drawn(
                 Series("h after the step", curvature, new),
@@ -163,14 +158,11 @@ def stable_iff_below_two_over_smoothness(
     steps: Annotated[int, Range(500, 2000)] = 500, form: Form = "correct",
 ) -> Evidence:
     r"""On a quadratic gradient descent converges if and only if $\eta<2/L$."""
-    bowl = _bowl(seed, dim, kappa)
-    basis, lam, L = cast("Tensor", bowl.rotation), bowl.eigenvalues, bowl.eigenvalues.max()
-    start, parts, drawn = basis.sum(dim=1)[None], {}, []  # 1 along every eigenvector
+    bowl, times = _bowl(seed, dim, kappa), torch.arange(steps + 1)
+    lam, parts, drawn = bowl.eigenvalues, {}, []
     for share in (1.0, 2.0) if form == "printed" else (0.5, 1.0, 1.9, 2.0, 2.02):
-        problem, lr = bowl.at(start), float(share / L)
-        path = descend(problem, SGD(problem.parameters(), lr=lr), steps, record=("theta",))
-        times, left = path.step, (path["theta"][:, 0] @ basis).abs().amax(dim=1)
-        theory = (1 - lr * lam).abs().max() ** times
+        lr = float(share / lam.max())
+        left, theory = _largest_left(bowl, lr, steps), (1 - lr * lam).abs().max() ** times
         parts[f"{share:g}/L: the theory"] = equal_to_rounding(left, theory)
         if form == "printed" or share < 2:
             why = "the slowest factor is 1 - 1/60 at most, to the power 500 or more"
@@ -180,8 +172,14 @@ def stable_iff_below_two_over_smoothness(
             parts[f"{share:g}/L does not"] = at_least(left[-1], 1, slack=1e-10, why=why)
         drawn += [Series(f"η = {share:g}/L", times[::10], left[::10], role="other")]
         drawn += [Series(f"theory {share:g}/L", times[::10], theory[::10], "predicted")]
-    title = "largest coordinate, 1 at the start"
-    return every(parts).drawn(*drawn, x="t", y=title, log="y")
+    return every(parts).drawn(*drawn, x="t", y="largest coordinate, 1 at the start", log="y")
+
+
+def _largest_left(bowl: Quadratic, lr: float, steps: int) -> Tensor:
+    """Start with 1 along every eigenvector; after each step, give the largest that is left."""
+    basis = cast("Tensor", bowl.rotation)
+    path = _descent(bowl.at(basis.sum(dim=1)[None]), lr, steps, "theta")["theta"][:, 0]
+    return (path @ basis).abs().amax(dim=1)
 
 
 @claim(
@@ -194,26 +192,22 @@ def best_fixed_step(
 ) -> Evidence:
     r"""The best fixed step is $2/(L+\mu)$: it contracts by $(\kappa-1)/(\kappa+1)$ a step."""
     bowl = _bowl(seed, dim, kappa)
-    basis = cast("Tensor", bowl.rotation)
+    axes = cast("Tensor", bowl.rotation).mT  # unit eigenvectors, one a row
     L, mu = cast("float", bowl.smoothness), cast("float", bowl.strong_convexity)
     lr = best_fixed_lr(L, mu) if form == "correct" else 1 / L
     grid = 2 / L * torch.linspace(0, 1, sizes + 1, dtype=torch.float64)
-    after = basis.mT - grid[:, None, None] * bowl.gradient(basis.mT)  # rows were unit eigenvectors
-    factor = after.norm(dim=-1).amax(dim=-1)
-    problem = bowl.at(basis.sum(dim=1)[None])
-    path = descend(problem, SGD(problem.parameters(), lr=lr), 30, record=("theta",))
-    left = (path["theta"][:, 0] @ basis).abs().amax(dim=1)
-    promised = (kappa - 1) / (kappa + 1)
+    factor = (axes - grid[:, None, None] * bowl.gradient(axes)).norm(dim=-1).amax(dim=-1)
+    theory = (1 - grid[:, None] * bowl.eigenvalues).abs().amax(dim=1)
+    promised = ((kappa - 1) / (kappa + 1)) ** torch.arange(31.0, dtype=torch.float64)
     best = grid[factor.argmin()]
     return every({
         "best of the grid": equal(best, lr, tol=2 / L / sizes, why="the spacing of the grid").drawn(
             Series("measured in one step", grid, factor, style="line"),
-            Series("max |1 − ηλ|", grid, (1 - grid[:, None] * bowl.eigenvalues).abs().amax(dim=1),
-                   "predicted"),
+            Series("max |1 − ηλ|", grid, theory, "predicted"),
             Series("the step that is taken", [lr, lr], [0, 1], role="bound"),
             x="step size η", y="share that is left of the worst direction",
         ),
-        "30 steps": equal_to_rounding(left, promised ** path.step.double()),
+        "30 steps": equal_to_rounding(_largest_left(bowl, lr, 30), promised),
     })
 
 
@@ -223,22 +217,17 @@ def critical_point_within_budget(
     lr_scale: Annotated[float, Range(1, 2)] = 1.0,
 ) -> Evidence:
     r"""$\eta=1/L$ makes $\Vert\nabla h\Vert\le\epsilon$ within $2L(h(\theta^0)-h^*)/\epsilon^2$."""
-    spread = torch.rand(starts, 1, generator=seed.torch(), dtype=torch.float64)
+    spread, parts, tols = rand(seed.torch(), starts, 1), {}, (0.9, 0.3, 0.1)
     slide = LogisticRisk(torch.ones(1, 1), torch.ones(1))  # falls for ever: its infimum is 0
     problems = {
         BOWL: Quadratic([1.0]).at(0.3 + spread), "ripples": SineBowl().at(20 * spread - 10),
         "a slide": slide.at(-20 - 20 * spread),
     }
-    parts = {}
     for name, problem in problems.items():
-        L, gap = cast("float", problem.smoothness), problem().detach()  # all have infimum 0
-        sgd = SGD(problem.parameters(), lr=lr_scale / L)
-        norms = descend(problem, sgd, steps, record=("gradient_norm",))["gradient_norm"]
-        tols = (0.9, 0.3, 0.1)
+        L, gaps = cast("float", problem.smoothness), problem().tolist()  # all have infimum 0
+        norms = _descent(problem, lr_scale / L, steps, "gradient_norm")["gradient_norm"]
         short = torch.stack([norms <= tol for tol in tols])  # (tols, steps + 1, starts)
-        budget = gap.new_tensor(
-            [[critical_budget(one, L, tol) for one in gap.tolist()] for tol in tols]
-        )
+        budget = norms.new_tensor([[critical_budget(gap, L, tol) for gap in gaps] for tol in tols])
         # what has not happened so far may still happen, if the budget is not yet spent
         never_yet = torch.where(budget <= steps, math.inf, math.nan)
         first = short.double().argmax(dim=1).where(short.any(dim=1), never_yet)
@@ -261,23 +250,18 @@ def pl_linear_rate(
 ) -> Evidence:
     r"""$\mu$-PL and $\eta=1/L$: $h(\theta^t)-h^*\le(1-\mu/L)^t(h(\theta^0)-h^*)$, convex or not."""
     curvature = torch.cat([torch.zeros(dim), torch.logspace(-math.log10(kappa), 0, dim)])
-    rng, parts = seed.torch(), {}
-    flat = Quadratic(curvature.double(), rotation=_rotation(seed, 2 * dim))
+    rng, times, parts = seed.torch(), torch.arange(steps + 1), {}
+    Q = torch.linalg.qr(randn(seed.child("rotation").torch(), 2 * dim, 2 * dim)).Q
+    flat = Quadratic(curvature.double(), rotation=Q)
     for name, problem in {"ripples": SineBowl(), "half the directions flat": flat}.items():
-        size = starts, problem.theta.shape[1]
-        problem = problem.at(5 * torch.randn(size, generator=rng, dtype=torch.float64))
+        problem = problem.at(5 * randn(rng, starts, problem.theta.shape[1]))
         L, mu = cast("float", problem.smoothness), cast("float", problem.pl)
-        trace = descend(problem, SGD(problem.parameters(), lr=1 / L), steps)
-        gap, factor = trace["value"], 1 - mu / L  # both have minimum 0
-        bound = factor ** trace.step.double()[:, None] * gap[0]
-        if form == "printed":
-            bound = factor * gap
-        slack = 1e-9 * bound + 1e-27 * gap[0]
+        gap, factor = _descent(problem, 1 / L, steps)["value"], 1 - mu / L  # both have minimum 0
+        bound = factor * gap if form == "printed" else factor ** times.double()[:, None] * gap[0]
         why = "a theorem; coordinates are rounded to 1e-14 of their size, and then squared"
-        worst = (gap / gap[0]).amax(dim=1)
-        parts[name] = at_most(gap, bound, slack=slack, why=why).drawn(
-            Series("worst start", trace.step, worst, style="line"),
-            Series("bound", trace.step, (bound / gap[0]).amax(dim=1), role="bound"),
+        parts[name] = at_most(gap, bound, slack=1e-9 * bound + 1e-27 * gap[0], why=why).drawn(
+            Series("worst start", times, (gap / gap[0]).amax(dim=1), style="line"),
+            Series("bound", times, (bound / gap[0]).amax(dim=1), role="bound"),
             x="t", y="share of the gap that is left", log="y",
         )
     return every(parts)
@@ -292,32 +276,23 @@ def convex_rate_is_sublinear(
     dim: Annotated[int, Range(100, 1000)] = 400, form: Form = "correct",
 ) -> Evidence:
     r"""Convex, $\eta=1/L$: the gap is at most $2L\Vert\theta^0-\theta^*\Vert^2/(t+1)$, slope -1."""
-    problem = log_spaced(dim)
-    gap = descend(problem, SGD(problem.parameters(), lr=1.0), steps)["value"][:, 0]
+    gap, half = _descent(log_spaced(dim), 1.0, steps)["value"][:, 0], steps // 2
     times = torch.logspace(math.log10(30), math.log10(steps), 40).round().long().clamp(max=steps)
+    seen, labels = Series("gap", times, gap[times]), ("t", "h − h*")
     if form == "printed":
         early = torch.arange(1, 101)
-        fitted = torch.linalg.lstsq(
-            torch.stack([torch.ones(100), early], dim=1).double(), gap[early].log()[:, None],
-            driver="gelsd",
-        ).solution
-        linear = (fitted[0] + fitted[1] * times).exp()
-        half = steps // 2
+        columns = torch.stack([torch.ones(100), early], dim=1).double()
+        a, b = torch.linalg.lstsq(columns, gap[early].log()[:, None], driver="gelsd").solution
+        linear = Series("linear rate of the first 100 steps", times, (a + b * times).exp(), "bound")
+        shrunk, allowed = gap[2 * half] / gap[half], 10 * (b * half).exp()[0]
         why = "a linear rate goes on at the factor of the first 100 steps, up to 10"
-        shrunk, allowed = gap[2 * half] / gap[half], 10 * (fitted[1] * half).exp()
-        return at_most(shrunk, allowed[0], why=why).drawn(
-            Series("gap", times, gap[times]),
-            Series("linear rate of the first 100 steps", times, linear, role="bound"),
-            x="t", y="h − h*", log="xy",
-        )
-    distance = 1.0  # of the start to the minimizer
-    bound = 2 * distance / torch.arange(1, steps + 2, dtype=torch.float64)
-    fit_why = "the sum over a discrete spectrum stands for an integral"
+        return at_most(shrunk, allowed, why=why).drawn(seen, linear, x="t", y="h − h*", log="xy")
+    bound = 2 / torch.arange(1, steps + 2, dtype=torch.float64)  # from a distance of 1
+    why = "the sum over a discrete spectrum stands for an integral"
     return every({
-        "slope": slope(times, gap[times], -1.0, tol=0.03, why=fit_why, labels=("t", "h − h*")),
+        "slope": slope(times, gap[times], -1.0, tol=0.03, why=why, labels=labels),
         "bound": at_most(gap, bound, why="a theorem: no slack").drawn(
-            Series("gap", times, gap[times]), Series("bound", times, bound[times], role="bound"),
-            x="t", y="h − h*", log="xy",
+            seen, Series("bound", times, bound[times], "bound"), x="t", y="h − h*", log="xy"
         ),
     })
 
@@ -328,15 +303,13 @@ def iterations_grow_with_condition_number(
     gap: Annotated[float, Range(1e-12, 1e-6)] = 1e-8, momentum: bool = False,
 ) -> Evidence:
     r"""Strongly convex: the steps to a given relative gap grow like the condition number."""
-    kappas = torch.logspace(1, math.log10(largest), 5, dtype=torch.float64).tolist()
-    needed = []
+    kappas, needed = torch.logspace(1, math.log10(largest), 5, dtype=torch.float64).tolist(), []
     for kappa in kappas:
         bowl = Quadratic(torch.logspace(-math.log10(kappa), 0, 20, dtype=torch.float64))
-        root, lr, beta = kappa**0.5, best_fixed_lr(1.0, 1 / kappa), 0.0
-        if momentum:  # the heavy ball, tuned
-            lr, beta = 4 / (1 + 1 / root) ** 2, ((root - 1) / (root + 1)) ** 2
-        enough = math.ceil(-math.log(gap) * (3 * root if momentum else kappa / 4)) + 20
-        value = descend(bowl, SGD(bowl.parameters(), lr=lr, momentum=beta), enough)["value"][:, 0]
+        plain = {"lr": best_fixed_lr(1.0, 1 / kappa), "beta": 0.0}
+        best = tuned_heavy_ball(1.0, 1 / kappa) if momentum else plain
+        enough = math.ceil(-math.log(gap) * (3 * kappa**0.5 if momentum else kappa / 4)) + 20
+        value = _descent(bowl, best["lr"], enough, momentum=best["beta"])["value"][:, 0]
         needed.append(int((value > gap * value[0]).nonzero().max()) + 1)
     why = "a constant number of steps beside those that grow with the condition number"
     return slope(kappas, needed, 1.0, tol=0.05, why=why, labels=("κ", "steps"))
@@ -349,13 +322,12 @@ def second_order_prediction(
 ) -> Evidence:
     r"""$-\eta\Vert g\Vert^2+\frac{\eta^2}2g^\top Hg$ is the loss's change up to $O(\eta^3)$."""
     rng = seed.torch()
-    x = torch.randn(30, 3, generator=rng, dtype=torch.float64)
-    y = torch.randn(30, 1, generator=rng, dtype=torch.float64)
+    x, y = randn(rng, 30, 3), randn(rng, 30, 1)
     net = MLP([3, hidden, 1], activation="tanh", rng=rng).double()
-    problem, start = _NetworkRisk(net, x, y), parameters_to_vector(net.parameters()).detach()
-    cloud = torch.randn(networks, len(start), generator=rng, dtype=torch.float64)
+    walk = NetworkRisk(net, lambda out, y: (out - y).square().mean(), x, y)
+    cloud = randn(rng, networks, walk.theta.shape[1])
     cloud = cloud / (4 + 4 * hidden) ** 0.5  # else 0.1 is no short step for a wide network
-    problem = problem.at(cloud)
+    problem = walk.at(cloud)
     g, before = problem.gradient(cloud), problem.value(cloud)
     lrs, errors = torch.logspace(-3, -1, 9, dtype=torch.float64), []
     for lr in lrs.tolist():
@@ -364,77 +336,45 @@ def second_order_prediction(
             predicted = 2 * predicted + lr * (g * g).sum(dim=-1)
         errors.append((problem.value(cloud - lr * g) - before - predicted).abs().mean())
     why = "the fourth order bends the line at the long steps"
-    walk, objective, lr = problem.at(start[None]), Supervised(F.mse_loss), 0.05
-    trace = descend(walk, SGD(walk.parameters(), lr=lr), 20, record=("theta", "value"))
-    logged = fit(
+    axes = "step size η", "error of the prediction"
+    lr, objective = 0.05, Supervised(F.mse_loss)
+    trace = _descent(walk.at(walk.theta.expand(2, -1)), lr, 20, "theta", "value")
+    history = fit(
         net, (x, y), objective, SGD(net.parameters(), lr=lr), steps=20, batch_size=30,
         callbacks=[PredictedChange(objective)], seed=seed,
     ).history
+    logged = {name: [row[f"{name}_change"] for row in history] for name in ("predicted", "actual")}
     promised, _ = taylor_prediction(problem.at(trace["theta"][:-1, 0]), lr)
     bowl = _bowl(seed, 5, 10.0).at(torch.randn(networks, 5, generator=rng))
     lr = 2.0  # not too long for the flat directions; the prediction is exact
     shift = bowl.value(bowl.theta - lr * bowl.gradient(bowl.theta)) - bowl()
     change, too_long = taylor_prediction(bowl, lr)
     return every({
-        "order of the error": slope(
-            lrs, torch.stack(errors), 3.0, tol=0.15, why=why,
-            labels=("step size η", "error of the prediction"),
-        ),
-        "logged predictions": equal_to_rounding(
-            [row["predicted_change"] for row in logged], promised
-        ),
-        "logged changes": equal_to_rounding(
-            [row["actual_change"] for row in logged], trace["value"].diff(dim=0)[:, 0]
-        ),
+        "order of the error": slope(lrs, torch.stack(errors), 3.0, tol=0.15, why=why, labels=axes),
+        "logged predictions": equal_to_rounding(logged["predicted"], promised),
+        "logged changes": equal_to_rounding(logged["actual"], trace["value"].diff(dim=0)[:, 0]),
         "a quadratic": equal_to_rounding(change, shift),
         "too long": never(too_long != (shift >= 0), why="of a parabola the prediction is exact"),
     })
 
 
-@final
-class _NetworkRisk(Problem):
-    """The squared error of a network, as a function of all its weights in one vector."""
-
-    minimum = None
-
-    def __init__(self, net: nn.Module, x: Tensor, y: Tensor) -> None:
-        super().__init__(parameters_to_vector(net.parameters())[None])
-        shapes = {name: one.shape for name, one in net.named_parameters()}
-
-        def risk(theta: Tensor) -> Tensor:
-            pieces = theta.split([shape.numel() for shape in shapes.values()])
-            pairs = zip(shapes.items(), pieces, strict=True)
-            weights = {name: piece.view(shape) for (name, shape), piece in pairs}
-            return (functional_call(net, weights, (x,)) - y).square().mean()
-
-        self._risk = torch.func.vmap(risk)
-
-    def value(self, theta: Float[Tensor, "*B D"]) -> Float[Tensor, "*B"]:
-        """Compute the risk of every row of weights."""
-        return self._risk(theta.reshape(-1, theta.shape[-1])).reshape(theta.shape[:-1])
-
-
 @claim(control={"lam": 0.25}, source="Nesterov 2018, sec. 1.2.3 and 2.2.3")
 def proximal_view(
-    seed: Seed, *, points: Annotated[int, Range(20, 5000)] = 1000, dim: Dim = 10,
-    kappa: Kappa = 100.0, lam: Annotated[float, Range(0.1, 10)] = 0.51,
+    seed: Seed, *, points: Cloud = 1000, dim: Dim = 10, kappa: Kappa = 100.0,
+    lam: Annotated[float, Range(0.1, 10)] = 0.51,
 ) -> Evidence:
     r"""$-\nabla h/\lambda$ minimizes $s\cdot\nabla h+\frac\lambda2s^2$; safe if $\lambda>L/2$."""
     parts, prices = {}, torch.linspace(0.2, 2, 37, dtype=torch.float64)
     for name, (problem, theta) in _landscapes(seed, points, dim, kappa).items():
         before, g = problem.value(theta), problem.gradient(theta)
-        L = cast("float", problem.smoothness)
-        step = proximal_step(g, lam * L)
-        linear = g[:20]
-        found = _argmin(lambda s, g=linear, c=lam * L: (s * g + c / 2 * s * s).sum(), linear)
-        curve = [
-            problem.value(theta[0] + proximal_step(g[0], float(c) * L)) - before[0] for c in prices
-        ]
-        slack = 1e-12 * (1 + float(before.abs().max()))
-        parts[f"{name}: no increase"] = at_most(
-            problem.value(theta + step), before, slack=slack, why=EXACT
-        ).drawn(
-            Series(STIFFEST if name == BOWL else "point 0", prices, torch.stack(curve), "other"),
+        L, few = cast("float", problem.smoothness), g[:20]
+        found = _argmin(lambda s, g=few, c=lam * L: (s * g + c / 2 * s * s).sum(), few)
+        tried = [problem.value(theta[0] + proximal_step(g[0], float(c) * L)) for c in prices]
+        curve = torch.stack(tried) - before[0]
+        step, slack = proximal_step(g, lam * L), 1e-12 * (1 + float(before.abs().max()))
+        after = problem.value(theta + step)
+        parts[f"{name}: no increase"] = at_most(after, before, slack=slack, why=EXACT).drawn(
+            Series(STIFFEST if name == BOWL else "point 0", prices, curve, "other"),
             Series("as before", [0.2, 2], [0, 0], role="bound"),
             x="λ/L", y="change of h by the step −∇h/λ",
         )
@@ -450,9 +390,8 @@ def _argmin(function: Callable[[Tensor], Tensor], like: Tensor) -> Tensor:
     search = torch.optim.LBFGS([s], max_iter=200, tolerance_grad=1e-10, tolerance_change=0.0)
 
     def evaluate() -> Tensor:
-        search.zero_grad()
         value = function(s)
-        value.backward()
+        (s.grad,) = torch.autograd.grad(value, s)
         return value
 
     search.step(evaluate)  # type: ignore[arg-type]
@@ -465,9 +404,8 @@ def step_is_normal_to_level_set(
 ) -> Evidence:
     r"""The step is orthogonal to the level set $\{h=c\}$ through its point."""
     rng, parts = seed.torch(), {}
-    angle = math.tau * torch.rand(points, generator=rng, dtype=torch.float64).sort().values
-    radius = 1 + 2 * torch.rand(points, generator=rng, dtype=torch.float64)
-    p = radius[:, None] * _unit(angle)
+    angle = math.tau * rand(rng, points).sort().values
+    p = (1 + 2 * rand(rng, points))[:, None] * _unit(angle)
     for name, problem in {"ripples": SineBowl(), BOWL: _bowl(seed, 2, 4.0)}.items():
         lr = 1 / cast("float", problem.smoothness)
         step = -lr * problem.gradient(p) / torch.tensor([1.0, stretch], dtype=torch.float64)
@@ -491,12 +429,11 @@ def _chord(problem: Problem, p: Tensor, r: float) -> Tensor:
     """Find where the level set of each point crosses a circle around it; no gradient is asked."""
     level, compass = problem.value(p), math.tau / 16 * torch.arange(16, dtype=p.dtype)
     up = compass[problem.value(p + r * _unit(compass)[:, None]).argmax(dim=0)]
-    ends = []
-    for turn in (math.pi, -math.pi):  # downhill, one way round and the other
-        low, high = torch.zeros_like(up), torch.ones_like(up)
-        for _ in range(HALVINGS):
-            middle = (low + high) / 2
-            above = problem.value(p + r * _unit(up + turn * middle)) > level
-            low, high = middle.where(above, low), high.where(above, middle)
-        ends.append(_unit(up + turn * low))
-    return (ends[0] - ends[1]) / 2
+    turn = up.new_tensor([[math.pi], [-math.pi]])  # downhill, one way round and the other
+    low, high = torch.zeros_like(turn * up), torch.ones_like(turn * up)
+    for _ in range(60):  # a bracket of float64 has closed by then
+        middle = (low + high) / 2
+        above = problem.value(p + r * _unit(up + turn * middle)) > level
+        low, high = middle.where(above, low), high.where(above, middle)
+    one_end, other_end = _unit(up + turn * low)
+    return (one_end - other_end) / 2

@@ -5,13 +5,16 @@ from typing import Annotated, Literal
 import numpy as np
 import torch
 from scipy.integrate import simpson
-from torch import Tensor
 
 from principia.lab.evidence import Evidence, Series, at_most, claim, equal, every, slope
 from principia.lab.params import Range
 from principia.lab.seeds import Seed
-from principia.optimization.gradient_descent import descend
-from principia.optimization.gradient_flow import GradientFlow, Method, heun, modified_objective
+from principia.optimization.gradient_flow import (
+    GradientFlow,
+    Method,
+    last_point,
+    modified_objective,
+)
 from principia.optimization.problems import (
     LogisticRisk,
     Problem,
@@ -54,15 +57,6 @@ def _logistic(seed: Seed) -> LogisticRisk:
     """Draw a logistic regression with noisy labels, and two starts far from its minimum."""
     rng = seed.child("logistic").torch()
     return noisy_logistic(rng, samples=60, dim=4).at(2 * torch.randn(2, 4, generator=rng))
-
-
-def last_point(problem: Problem, step: float, steps: int, integrator: str) -> Tensor:
-    """Give the last point of gradient descent, or of Heun's method."""
-    if integrator == "Heun":
-        return heun(problem, float(step), steps)[-1]
-    twin = problem.at(problem.theta)
-    sgd = torch.optim.SGD(twin.parameters(), lr=float(step))
-    return descend(twin, sgd, steps, record=("theta",), at=[steps])["theta"][0]
 
 
 @claim(control={"integrand": "‖∇h‖"}, source="chain rule")

@@ -1,7 +1,6 @@
 r"""Landscape: what is true of it, and what would refute it."""
 
 import copy
-import math
 from collections.abc import Iterator, Sequence
 from typing import Annotated, Any, Literal
 
@@ -10,6 +9,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from principia.lab.data.digits import digits
+from principia.lab.draws import randn
 from principia.lab.evidence import (
     Evidence,
     Series,
@@ -20,6 +20,7 @@ from principia.lab.evidence import (
     equal_to_rounding,
     every,
     never,
+    standard_error,
 )
 from principia.lab.params import Range
 from principia.lab.seeds import Seed
@@ -28,18 +29,16 @@ from principia.networks.mlp import MLP
 from principia.optimization.gradient_descent import descend
 from principia.optimization.landscape import (
     BezierPath,
-    Loss,
     LotteryTicket,
     Ticket,
     above_chord,
     barrier,
     perturbation_sharpness,
     rescale_relu,
-    risk_of,
     sharpness,
 )
 from principia.optimization.problems import ScalarNet, log_spaced
-from principia.optimization.smoothness import hessian_extremes
+from principia.optimization.smoothness import Loss, hessian_extremes, risk_of
 
 Networks = Annotated[int, Range(4, 12)]
 
@@ -54,22 +53,17 @@ def wide_nets_end_alike(
     x, y, _, _ = _digits(400)
     found = []
     for width in (narrow, wide):
-        nets = [
-            MLP([64, width, 10], activation="tanh", rng=seed.child(one).torch())
-            for one in range(networks)
-        ]
+        rngs = [seed.child(number).torch() for number in range(networks)]
+        nets = [MLP([64, width, 10], activation="tanh", rng=rng) for rng in rngs]
         _train(nets, x, y, steps, seed.child("batches"), lr=0.02)
-        found.append(torch.stack([F.cross_entropy(one(x), y) for one in nets]).detach())
-    low, high = (one.std() for one in reversed(found))
+        found.append(torch.stack([F.cross_entropy(net(x), y) for net in nets]).detach())
+    few, many = found
     return at_most(
-        low / high, 0.25, why="measured 0.01 or less; 8 networks give a deviation to about 30 %"
+        many.std() / few.std(), 0.25,
+        why="measured 0.01 or less; 8 networks give a deviation to about 30 %",
     ).drawn(
-        *(
-            Series(f"width {width}", [one] * networks, losses, role, "points")
-            for one, width, losses, role in zip(
-                ("narrow", "wide"), (narrow, wide), found, ("other", "measured"), strict=True
-            )
-        ),
+        Series(f"width {narrow}", ["narrow"] * networks, few, "other", "points"),
+        Series(f"width {wide}", ["wide"] * networks, many, "measured", "points"),
         x="width of the hidden layer", y="final loss, a point a start", log="y",
     )
 
@@ -130,13 +124,9 @@ def gradient_norm_can_grow(
         path = list(_gradient_descent(net, F.cross_entropy, x, y, lr, steps))
         loss, norm = torch.tensor(path, dtype=torch.float64).T
     else:
-        bowl = log_spaced(100)
-        start = torch.randn(1, 100, generator=seed.torch(), dtype=torch.float64)
-        bowl = bowl.at(start)
-        trace = descend(
-            bowl, torch.optim.SGD(bowl.parameters(), lr=lr), steps,
-            record=("value", "gradient_norm"),
-        )
+        bowl = log_spaced(100).at(randn(seed.torch(), 1, 100))
+        sgd = torch.optim.SGD(bowl.parameters(), lr=lr)
+        trace = descend(bowl, sgd, steps, record=("value", "gradient_norm"))
         loss, norm = trace["value"][:, 0], trace["gradient_norm"][:, 0]
     longest = int(norm.argmax())
     when = range(len(norm))
@@ -267,12 +257,9 @@ def label_noise_finds_flat_minima(
     r"""Label noise drives SGD along $uv=1$ to the flattest minimum: $u^2+v^2$ falls to 2."""
     lr, rng = 0.05, seed.torch()
     net = ScalarNet(label_noise=noise, rng=rng).at(torch.tensor([[u, 1 / u]]).expand(rows, 2))
-    at = torch.linspace(0, steps, 101).long()
-    trace = descend(
-        net, torch.optim.SGD(net.parameters(), lr=lr), steps, record=("theta",), at=at
-    )
-    theta = trace["theta"]  # (T, rows, 2)
-    flatness = theta.square().sum(dim=-1).median(dim=1).values
+    at, sgd = torch.linspace(0, steps, 101).long(), torch.optim.SGD(net.parameters(), lr=lr)
+    trace = descend(net, sgd, steps, record=("theta",), at=at)  # of shape (T, rows, 2)
+    flatness = trace["theta"].square().sum(dim=-1).median(dim=1).values
     skew = (u**2 - u**-2) * (-((lr * noise) ** 2) * trace.step.double()).exp()
     slide = (4 + skew**2).sqrt()  # (u² + v²)² = (u² - v²)² + 4 (uv)²
     return equal(
@@ -315,9 +302,10 @@ def ticket_beats_reinitialization(
         _train(nets, x, y, steps, seed.child(f"batches {number}"))
     scores = torch.stack([accuracy(one(x_test), y_test) for one in nets]).view(2, networks)
     own, new = scores
-    mean, error = paired_difference(own, new)
+    gain = own - new
     return at_least(
-        mean, 3 * error, why="3 standard errors of the mean of pairs with one mask",
+        gain.mean(), 3 * standard_error(gain),
+        why="3 standard errors of the mean of pairs with one mask",
         detail=f"{own.mean():.3f} against {new.mean():.3f} at "
         f"{1 - tickets[0].sparsity:.0%} of the weights",
     ).drawn(
@@ -325,12 +313,6 @@ def ticket_beats_reinitialization(
         Series("new start", range(networks), new, "other", "points"),
         x="network", y="test accuracy of the pruned network",
     )
-
-
-def paired_difference(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
-    """Give the mean difference of pairs, and its standard error."""
-    difference = a - b
-    return difference.mean(), difference.std() / math.sqrt(len(difference))
 
 
 @claim(control={"rewind": "late"}, source="Frankle and Carbin 2019, sec. 1")

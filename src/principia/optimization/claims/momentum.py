@@ -1,7 +1,7 @@
 r"""Momentum: what is true of it, and what would refute it."""
 
 import math
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal, cast
 
 import numpy as np
 import torch
@@ -20,8 +20,9 @@ from principia.lab.evidence import (
 )
 from principia.lab.params import Range, UnitInterval
 from principia.lab.seeds import Seed
-from principia.optimization.gradient_descent import best_fixed_lr, descend
+from principia.optimization.gradient_descent import best_fixed_lr
 from principia.optimization.momentum import EMAMomentum, HeavyBall, tuned_heavy_ball
+from principia.optimization.nesterov import run_copy
 from principia.optimization.problems import Lessard, Problem, Quadratic, noisy_logistic
 
 
@@ -35,8 +36,8 @@ def torch_momentum_is_heavy_ball(
     lr = 1 / float(risk.smoothness or 1)
     ours = run_copy(risk, HeavyBall, 200, lr=lr, beta=beta)
     torchs = run_copy(risk, torch.optim.SGD, 200, lr=lr, momentum=beta, dampening=dampening)
-    gap = ours["value"] - risk.minimum
-    theirs = torchs["value"] - risk.minimum
+    gap = ours["value"] - cast("float", risk.minimum)
+    theirs = torchs["value"] - cast("float", risk.minimum)
     return equal(
         torchs["theta"], ours["theta"], tol=1e-12, why="rounding of 200 steps of numbers below 10"
     ).drawn(
@@ -44,13 +45,6 @@ def torch_momentum_is_heavy_ball(
         Series("HeavyBall", ours.step, gap[:, 0].clamp(min=1e-17), "predicted"),
         x="step t", y="h above its minimum", log="y",
     )
-
-
-def run_copy(problem: Problem, kind: Any, steps: int, **options: Any) -> Any:
-    """Run an optimizer from where the problem is, on a copy of it."""
-    twin = problem.at(problem.theta)
-    record = ("value", "theta")
-    return descend(twin, kind(twin.parameters(), **options), steps, record=record)
 
 
 @claim(

@@ -21,9 +21,8 @@ from principia.lab.evidence import (
 )
 from principia.lab.params import Range
 from principia.lab.seeds import Seed
-from principia.optimization.gradient_descent import Trace, descend
 from principia.optimization.momentum import HeavyBall, tuned_heavy_ball
-from principia.optimization.nesterov import Nesterov
+from principia.optimization.nesterov import Nesterov, run_copy
 from principia.optimization.problems import Lessard, Problem, Quadratic, log_spaced
 
 Starts = Annotated[int, Range(1, 100)]
@@ -59,18 +58,6 @@ def torch_nesterov_is_lookahead(
 def _lessard(seed: Seed, starts: int) -> Problem:
     """Give a smooth and strongly convex function that is no quadratic, at random points."""
     return Lessard().at(4 * torch.randn(starts, 1, generator=seed.torch(), dtype=torch.float64))
-
-
-def run_copy(problem: Problem, kind: Any, steps: int, *, at: Any = None, **options: Any) -> Trace:
-    """Run an optimizer on a copy of the problem."""
-    twin = problem.at(problem.theta)
-    return recorded(twin, kind(twin.parameters(), **options), steps, at=at)
-
-
-def recorded(problem: Problem, optimizer: Any, steps: int, *, at: Any = None) -> Trace:
-    """Go down and record the iterates, which of `Nesterov` are not the parameters."""
-    iterate = (lambda: optimizer.iterate()[0]) if isinstance(optimizer, Nesterov) else None
-    return descend(problem, optimizer, steps, record=("value", "theta"), at=at, iterate=iterate)
 
 
 @claim(control={"beta": 0.1}, source="by definition")

@@ -1,10 +1,9 @@
 r"""Preconditioning: what is true of it, and what would refute it."""
 
 import math
-from typing import Annotated, Any, Literal, cast, final
+from typing import Annotated, Any, Literal, cast
 
 import torch
-from jaxtyping import Float
 from sklearn.datasets import load_diabetes
 from torch import Tensor, nn
 from torch.func import functional_call, grad, jacrev
@@ -30,7 +29,7 @@ from principia.optimization.preconditioning import (
     surprise,
 )
 from principia.optimization.problems import LogisticRisk, Problem, Quadratic, Saddle
-from principia.optimization.sgd import per_sample_gradients
+from principia.optimization.sgd import SampledSquares, per_sample_gradients
 
 
 @claim(
@@ -185,7 +184,7 @@ def whitening_is_preconditioning(
     X = (X - X.mean(dim=0)) * torch.linspace(1, stretch, features, dtype=X.dtype)  # other units
     Z = torch.from_numpy(Whitener(kind=kind).fit_transform(X.numpy()))
     start = randn(seed.torch(), 1, features)
-    chosen = _LeastSquares(Z if inputs == "whitened" else X, y, start)
+    chosen = SampledSquares(Z if inputs == "whitened" else X, y).at(start)
     moment = X.mT @ X / len(X)
     curvatures = torch.linalg.eigvalsh(moment)
 
@@ -194,11 +193,10 @@ def whitening_is_preconditioning(
         return descend(problem, optimizer, steps, record=("gradient_norm",))["gradient_norm"][:, 0]
 
     best = best_fixed_lr(float(curvatures[-1]), float(curvatures[0]))
-    raw = norms(_LeastSquares(X, y, start), best, 20)
+    raw = norms(SampledSquares(X, y).at(start), best, 20)
     one = norms(chosen, 1.0, 3)
-    zero = torch.zeros(1, features)
-    white = _path(_LeastSquares(Z, y, zero), 0.5, None, 10)[:, 0] @ Z.mT
-    divided = _path(_LeastSquares(X, y, zero), 0.5, torch.linalg.cholesky(moment), 10)[:, 0] @ X.mT
+    white = _path(SampledSquares(Z, y), 0.5, None, 10)[:, 0] @ Z.mT
+    divided = _path(SampledSquares(X, y), 0.5, torch.linalg.cholesky(moment), 10)[:, 0] @ X.mT
     floor = 1e-15  # to draw what rounding leaves
     return every({
         "gradient after one step of size 1": at_most(
@@ -214,19 +212,6 @@ def whitening_is_preconditioning(
             [1.0, 1.0], tol=1e-9, why="rounding of a mean",
         ),
     })
-
-
-@final
-class _LeastSquares(Problem):
-    """Half the mean squared error of a linear prediction."""
-
-    def __init__(self, X: Tensor, y: Tensor, start: Tensor) -> None:
-        super().__init__(start)
-        self.X, self.y = X, y
-
-    def value(self, theta: Float[Tensor, "*B D"]) -> Float[Tensor, "*B"]:
-        """Average the squared residuals."""
-        return (theta @ self.X.mT - self.y).square().mean(dim=-1) / 2
 
 
 @claim(control={"link": "squared loss on a sigmoid"}, source="Amari 1998; Martens 2020, sec. 9.2")

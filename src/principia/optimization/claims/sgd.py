@@ -5,7 +5,6 @@ import math
 from typing import Annotated, Literal
 
 import torch
-from jaxtyping import Float
 from torch import Tensor, nn
 from torch.func import functional_call, grad_and_value, stack_module_state, vmap
 from torch.nn import functional as F
@@ -22,8 +21,10 @@ from principia.lab.evidence import (
     claim,
     equal,
     every,
+    mean_is,
     never,
     slope,
+    standard_error,
     within_errors,
 )
 from principia.lab.params import Range
@@ -33,6 +34,7 @@ from principia.optimization.gradient_descent import descend
 from principia.optimization.problems import LogisticRisk, Problem, Quadratic, noisy
 from principia.optimization.sgd import (
     Order,
+    SampledSquares,
     Slopes,
     batches,
     empirical_risk,
@@ -43,6 +45,7 @@ from principia.optimization.sgd import (
 
 Dim = Annotated[int, Range(2, 10)]
 Draws = Annotated[int, Range(20_000, 50_000)]
+Size = Annotated[float, Range(0.1, 10)]
 
 
 @claim(control={"reduction": "sum"}, source="Robbins and Monro 1951; Cochran 1977, theorem 2.1")
@@ -111,10 +114,10 @@ def risk_gradient_is_expectation(
     rows = theta.expand(draws, dim).clone().requires_grad_()
     risks = ((x @ rows[..., None])[..., 0] - y).square().mean(dim=1) / 2
     (gradients,) = torch.autograd.grad(risks.sum(), rows)
-    mean, exact, entries = gradients.mean(dim=0), spread**2 * (theta - truth), range(1, dim + 1)
-    error = gradients.std(dim=0) / draws**0.5
-    return within_errors(mean, exact, error=error, k=4, why="mean over the sets of samples").drawn(
-        Series("mean over sets of samples", entries, mean, error=4 * error),
+    exact, error = spread**2 * (theta - truth), standard_error(gradients)
+    entries = range(1, dim + 1)
+    return mean_is(gradients, exact, k=4, why="mean over the sets of samples").drawn(
+        Series("mean over sets of samples", entries, gradients.mean(dim=0), error=4 * error),
         Series("gradient of the risk", entries, exact, "predicted", "points"),
         x="entry of the gradient", y="value",
     )
@@ -140,10 +143,9 @@ def variance_falls_as_one_over_batch(
     drawn = torch.stack([
         spread(torch.randint(samples, (draws, int(size)), generator=rng)) for size in sizes
     ])
+    why = "a mean over all subsets: float64 rounding"
     return every({
-        "without replacement": equal(
-            without, predicted, tol=1e-12, why="a mean over all subsets: float64 rounding"
-        ).drawn(
+        "without replacement": equal(without, predicted, tol=1e-12, why=why).drawn(
             Series("all subsets", K, without), Series("predicted", K, predicted, "predicted"),
             Series("V / K, with replacement", K, V / K, "other"),
             Series("drawn with replacement", sizes[:4], drawn[:4], "other", "points"),
@@ -200,8 +202,8 @@ def robbins_monro_window(
 
 @claim(control={"step": "constant"}, source="Bottou, Curtis and Nocedal 2018, theorem 4.7")
 def rate_strongly_convex(
-    seed: Seed, *, curvature: Annotated[float, Range(0.1, 10)] = 2.0,
-    sigma: Annotated[float, Range(0.1, 10)] = 1.5, runs: Annotated[int, Range(4000, 8000)] = 4000,
+    seed: Seed, *, curvature: Size = 2.0, sigma: Size = 1.5,
+    runs: Annotated[int, Range(4000, 8000)] = 4000,
     steps: Annotated[int, Range(1000, 10_000)] = 1000,
     step: Literal["1 / μt", "constant"] = "1 / μt",
 ) -> Evidence:
@@ -211,16 +213,13 @@ def rate_strongly_convex(
     falling = LambdaLR(optimizer, lambda t: 1.0 if step == "constant" else 1 / (t + 1))
     at = torch.logspace(math.log10(steps / 100), math.log10(steps), 21).round().long()
     gaps = descend(bowl, optimizer, steps, schedule=falling, at=at)["value"]
-    t, mean, last = at.double(), gaps.mean(dim=1), gaps[-1]
+    exact = sigma**2 / (2 * curvature * steps)
     return every({
         "rate": slope(
-            t, mean, -1, tol=0.04, labels=("step t", "mean of h - h*"),
+            at.double(), gaps.mean(dim=1), -1, tol=0.04, labels=("step t", "mean of h - h*"),
             why="each mean of the runs is known to 1 or 2 %, over two decades",
         ),
-        "factor": within_errors(
-            last.mean(), sigma**2 / (2 * curvature * steps), error=last.std() / runs**0.5,
-            why="mean over the runs",
-        ),
+        "factor": mean_is(gaps[-1], exact, why="mean over the runs"),
     })
 
 
@@ -256,8 +255,8 @@ def rate_convex(
 @claim(control={"formula": "ησ² / λ"}, source="Bottou, Curtis and Nocedal 2018, sec. 4.2")
 def constant_step_ball(
     seed: Seed, *, lr: Annotated[float, Range(0.1, 0.6)] = 0.3,
-    curvature: Annotated[float, Range(1, 3)] = 2.0,
-    sigma: Annotated[float, Range(0.1, 10)] = 1.5, batch: Annotated[int, Range(1, 256)] = 1,
+    curvature: Annotated[float, Range(1, 3)] = 2.0, sigma: Size = 1.5,
+    batch: Annotated[int, Range(1, 256)] = 1,
     formula: Literal["ησ² / λ(2 - ηλ)", "ησ² / λ"] = "ησ² / λ(2 - ηλ)",
 ) -> Evidence:
     r"""A fixed $\eta$ ends in a ball of variance $\eta\sigma^2/K\lambda(2-\eta\lambda)$."""
@@ -295,50 +294,27 @@ def interpolation_removes_the_ball(
     rng, runs = seed.torch(), 32
     X = F.normalize(randn(rng, samples, dim), dim=1)
     y = X @ randn(rng, dim)
-    problem = _SampledSquares(X, y, batch, label_noise, rng).at(torch.zeros(runs, dim))
-    at = range(0, 2001, 20)
-    gaps = descend(
-        problem, SGD(problem.parameters(), lr=1.0), 2000, at=list(at),
-        iterate=lambda: problem.theta,
-    )["value"]
+    problem = SampledSquares(X, y, batch, label_noise=label_noise, rng=rng)
+    problem, at = problem.at(torch.zeros(runs, dim)), range(0, 2001, 20)
+    sgd = SGD(problem.parameters(), lr=1.0)
+    gaps = descend(problem, sgd, 2000, at=list(at), iterate=lambda: problem.theta)["value"]
     eigenvalues = torch.linalg.eigvalsh(X @ X.mT) / samples
     nearest = torch.linalg.pinv(X) @ y  # the solution that steps from 0 lead to
     shrunk = (1 - eigenvalues[0]) ** torch.tensor(at)
     bound = eigenvalues[-1] / 2 * nearest.square().sum() * shrunk
     labels = y + label_noise * randn(rng, samples)
-    end = _line(problem.theta[0])
+    mean, end = gaps.mean(dim=1), _line(problem.theta[0])
     left = gradient_variance(per_sample_gradients(end, F.mse_loss, X, labels[:, None]))
+    why = "slower rates than the bound's would leave more"
+    rounded = "rounding of squares of differences of 1"
     return every({
-        "gap after 2000 steps": at_most(
-            gaps[-1], 1e-10, why="slower rates than the bound's would leave more"
-        ).drawn(
-            Series("mean over the runs", at, gaps.mean(dim=1).clamp(min=1e-40)),
+        "gap after 2000 steps": at_most(gaps[-1], 1e-10, why=why).drawn(
+            Series("mean over the runs", at, mean.clamp(min=1e-40)),
             Series("bound", at, bound.clamp(min=1e-40), "bound"), x="step t", y="h - h*", log="y",
         ),
-        "linear rate": at_most(
-            gaps.mean(dim=1), bound, slack=1e-25, why="rounding of squares of differences of 1"
-        ),
+        "linear rate": at_most(mean, bound, slack=1e-25, why=rounded),
         "variance of the gradients at the end": at_most(left, 1e-10, why="that of a gap of 1e-11"),
     })
-
-
-class _SampledSquares(Problem):
-    """Half the mean squared error of a linear fit; a call sees other samples in every row."""
-
-    def __init__(
-        self, X: Tensor, y: Tensor, batch: int, label_noise: float, rng: torch.Generator
-    ) -> None:
-        super().__init__(torch.zeros(1, X.shape[1]))
-        self.X, self.y, self.batch, self.label_noise, self.rng = X, y, batch, label_noise, rng
-
-    def value(self, theta: Float[Tensor, "*B D"]) -> Float[Tensor, "*B"]:
-        return (theta @ self.X.mT - self.y).square().mean(dim=-1) / 2
-
-    def forward(self) -> Float[Tensor, " B"]:
-        rows = torch.randint(len(self.X), (len(self.theta), self.batch), generator=self.rng)
-        labels = self.y[rows] + self.label_noise * randn(self.rng, *rows.shape)
-        fit = (self.X[rows] @ self.theta[..., None])[..., 0]
-        return (fit - labels).square().mean(dim=1) / 2
 
 
 @claim(control={"order": "replacement"}, source="by construction; a coupon collector's count")
@@ -348,35 +324,28 @@ def permutation_sees_each_once(
     order: Literal["permutation", "replacement"] = "permutation",
 ) -> Evidence:
     r"""An epoch is a partition, fresh each time; $N$ free draws see $1-(1-1/N)^N$ of it."""
-    rng, loose = seed.torch(), seed.child("loose").torch()
-    dealt = [list(batches(samples, size, order=order, rng=rng)) for _ in range(epochs)]
-    sizes = torch.tensor([[len(one) for one in epoch] for epoch in dealt])
-    full = torch.full((samples // size,), size)
-    last = full.new_tensor([samples % size] if samples % size else [])
-    rows = torch.stack([torch.cat(epoch) for epoch in dealt])
-    drawn = torch.stack([
-        torch.cat(list(batches(samples, size, order="replacement", rng=loose)))
-        for _ in range(epochs)
-    ])
-    counts, free = _counts(rows, samples), _counts(drawn, samples)
-    seen = (free > 0).double().mean(dim=1)
+    def dealt(order: Order, rng: torch.Generator) -> list[list[Tensor]]:
+        return [list(batches(samples, size, order=order, rng=rng)) for _ in range(epochs)]
+
+    ours, free = dealt(order, seed.torch()), dealt("replacement", seed.child("loose").torch())
+    sizes = torch.tensor([[len(batch) for batch in epoch] for epoch in ours])
+    whole = [size] * (samples // size) + [samples % size] * (samples % size > 0)
+    rows, drawn = (torch.stack([torch.cat(epoch) for epoch in deal]) for deal in (ours, free))
+    seen, expected = (_counts(drawn, samples) > 0).double(), 1 - (1 - 1 / samples) ** samples
     k = torch.linspace(1, samples, min(samples, 60)).long()
-    once, more = ([len(set(one[0, :i].tolist())) / samples for i in k] for one in (rows, drawn))
+    once, more = ([len(set(deal[0, :i].tolist())) / samples for i in k] for deal in (rows, drawn))
     return every({
-        "how often each is seen": equal(counts, 1, tol=0, why="a count").drawn(
+        "how often each is seen": equal(_counts(rows, samples), 1, tol=0, why="a count").drawn(
             Series(order, k, once), Series("partition", k, k / samples, "predicted"),
             Series("replacement", k, more, "other", "points"),
             Series("1 - (1 - 1/N)^k", k, 1 - (1 - 1 / samples) ** k, "other"),
             x="samples k taken", y="share of the samples seen",
         ),
-        "sizes": equal(sizes, torch.cat([full, last]).expand(epochs, -1), tol=0, why="a count"),
+        "sizes": equal(sizes, [whole] * epochs, tol=0, why="a count"),
         "an order comes again": never(
             (rows[1:] == rows[:-1]).all(dim=1), why="10! orders or more: chance 3e-7 at most"
         ),
-        "seen by free draws": within_errors(
-            seen.mean(), 1 - (1 - 1 / samples) ** samples, error=seen.std() / epochs**0.5,
-            why="mean over the epochs",
-        ),
+        "seen by free draws": mean_is(seen.mean(dim=1), expected, why="mean over the epochs"),
     })
 
 
@@ -395,7 +364,7 @@ def sorted_order_unlearns(
     x, y, x_test, y_test = digits()
     x, x_test = x.flatten(1), x_test.flatten(1)
     arms: list[tuple[Order, int]] = list(itertools.product((order, "permutation"), range(networks)))
-    models = [MLP([64, 64, 64, 10], rng=seed.child(one).torch()) for _, one in arms]
+    models = [MLP([64, 64, 64, 10], rng=seed.child(number).torch()) for _, number in arms]
     rngs = [seed.child(f"batches {number}").torch() for number in range(len(arms))]
     stacked, _ = stack_module_state(models)  # type: ignore[arg-type]
     optimizer = SGD(stacked.values(), lr=lr)
@@ -405,22 +374,20 @@ def sorted_order_unlearns(
 
     for _ in range(epochs):
         dealt = (
-            batches(len(x), 16, order=one, rng=rng, labels=y)
-            for (one, _), rng in zip(arms, rngs, strict=True)
+            batches(len(x), 16, order=chosen, rng=rng, labels=y)
+            for (chosen, _), rng in zip(arms, rngs, strict=True)
         )
         for rows in map(torch.stack, zip(*dealt, strict=True)):  # (networks, 16)
             optimizer.zero_grad()
             vmap(loss)(stacked, x[rows], y[rows]).sum().backward()
             optimizer.step()
-    right = []
+    right, tests = [], [(x_test[y_test == digit], y_test[y_test == digit]) for digit in range(10)]
     for number, model in enumerate(models):
-        model.load_state_dict({name: one[number] for name, one in stacked.items()})
-        of_class = [(x_test[y_test == one], y_test[y_test == one]) for one in range(10)]
-        right.append([1 - zero_one_risk(model, one) for one in of_class])
+        model.load_state_dict({name: values[number] for name, values in stacked.items()})
+        right.append([1 - zero_one_risk(model, test) for test in tests])
     by_order, mixed = torch.tensor(right).view(2, networks, 10)  # the classes are of one size
-    return at_most(
-        by_order.mean(), mixed.mean() - 0.3, why="about 0.1, one class of ten, against 0.8 or more"
-    ).drawn(
+    why = "about 0.1, one class of ten, against 0.8 or more"
+    return at_most(by_order.mean(), mixed.mean() - 0.3, why=why).drawn(
         Series(f"order: {order}", range(10), by_order.mean(dim=0), style="bars"),
         Series("permutation", range(10), mixed.mean(dim=0), "other", "bars"),
         x="digit", y="accuracy on test digits",
@@ -430,36 +397,29 @@ def sorted_order_unlearns(
 @claim(control={"theta": "fixed"}, source="Breiman and Freedman 1983")
 def empirical_risk_is_optimistic(
     seed: Seed, *, samples: Annotated[int, Range(50, 100)] = 60,
-    dim: Annotated[int, Range(4, 30)] = 20, sigma: Annotated[float, Range(0.1, 10)] = 1.0,
+    dim: Annotated[int, Range(4, 30)] = 20, sigma: Size = 1.0,
     theta: Literal["fitted", "fixed"] = "fitted",
 ) -> Evidence:
     r"""Of a fit: $E[train]=\sigma^2(1-\frac dN)$, $E[test]=\sigma^2(1+\frac d{N-d-1})$."""
     rng, sets, risks, weights = seed.torch(), 4000, [], torch.zeros(())
-    X, fresh = randn(rng, 2, sets, samples, dim)
+    X = randn(rng, 2, sets, samples, dim)  # to train with, and fresh ones
     truth = torch.eye(dim, dtype=X.dtype)[0]  # of the first column, so that every fit can have it
-    y, y_fresh = (one @ truth + sigma * randn(rng, sets, samples) for one in (X, fresh))
+    y = torch.stack([inputs @ truth + sigma * randn(rng, sets, samples) for inputs in X])
     d = torch.linspace(1, dim, 4, dtype=torch.float64).round()
     for used in d.int().tolist():
-        A, B = X[..., :used], fresh[..., :used]
-        weights = torch.zeros(sets, used, 1, dtype=X.dtype)
+        A, weights = X[0, ..., :used], torch.zeros(sets, used, 1, dtype=X.dtype)
         if theta == "fitted":
-            weights = torch.linalg.solve(A.mT @ A, A.mT @ y[..., None])
-        risks.append(torch.stack([
-            (target - (inputs @ weights)[..., 0]).square().mean(dim=1)
-            for inputs, target in ((A, y), (B, y_fresh))
-        ]))
+            weights = torch.linalg.solve(A.mT @ A, A.mT @ y[0, ..., None])
+        risks.append((y - (X[..., :used] @ weights)[..., 0]).square().mean(dim=-1))
     found = torch.stack(risks, dim=1)  # (train or test, dims, sets)
-    mean, error = found.mean(dim=2), found.std(dim=2) / sets**0.5
+    mean, error = found.mean(dim=2), standard_error(found, 2)
     exact = sigma**2 * torch.stack([1 - d / samples, 1 + d / (samples - d - 1)])
     line = _line(weights[0, :, 0])
-    alone = [
-        empirical_risk(line, (inputs[0], target[0, :, None]), F.mse_loss)
-        for inputs, target in ((X, y), (fresh, y_fresh))
-    ]
+    alone = [empirical_risk(line, (X[k, 0], y[k, 0, :, None]), F.mse_loss) for k in (0, 1)]
     why = "mean over the sets of samples"
     return every({
-        "train": within_errors(mean[0], exact[0], error=error[0], k=4, why=why),
-        "test": within_errors(mean[1], exact[1], error=error[1], k=4, why=why),
+        "train": mean_is(found[0], exact[0], axis=1, k=4, why=why),
+        "test": mean_is(found[1], exact[1], axis=1, k=4, why=why),
         "one set alone": equal(alone, found[:, -1, 0], tol=1e-10, why="float64 rounding"),
     }).drawn(
         Series("train", d, mean[0], error=4 * error[0]),

@@ -1,13 +1,10 @@
 r"""Smoothness: what is true of it, and what would refute it."""
 
 import math
-from collections.abc import Callable
-from typing import Annotated, Literal, final
+from typing import Annotated, Literal
 
 import torch
-from jaxtyping import Float
 from torch import Tensor
-from torch.func import functional_call, vmap
 from torch.nn import functional as F
 
 from principia.gradients.modes import hvp
@@ -40,7 +37,7 @@ from principia.optimization.problems import (
     log_spaced,
 )
 from principia.optimization.smoothness import (
-    flattened,
+    NetworkRisk,
     hessian_extremes,
     pl_ratio,
     smoothness_ratio,
@@ -227,8 +224,7 @@ def strong_convexity_implies_pl(
             chord_violation(ripples.value, v, w, 0.5).max(), 0.1, why="not convex, by far"
         ),
         "κ = L/μ": equal_to_rounding(
-            condition_number(_hessian_at(bowl, bowl.theta)),
-            bowl.smoothness / bowl.strong_convexity  # type: ignore[operator]
+            condition_number(_hessian_at(bowl, bowl.theta)), bowl.smoothness / bowl.strong_convexity  # type: ignore[operator]
         ),
     })
 
@@ -291,7 +287,7 @@ def curvature_term_sign(
     if model == "tanh network":
         x, y, _, _ = digits()
         mlp = MLP([64, units, 10], activation="tanh", rng=rng).double()
-        problem = _NetworkRisk(mlp, x[:100].flatten(1).double(), y[:100], F.cross_entropy)
+        problem = NetworkRisk(mlp, F.cross_entropy, x[:100].flatten(1).double(), y[:100])
     theta = randn(rng, points, problem.theta.shape[1])
     curvature = _along_gradient(problem, theta).sort().values
     # at a random point of the saddle both signs occur, and the exact value is known
@@ -311,26 +307,6 @@ def curvature_term_sign(
     })
 
 
-@final
-class _NetworkRisk(Problem):
-    """The loss of an MLP as a function of all its parameters in one row."""
-
-    def __init__(
-        self, mlp: MLP, x: Tensor, y: Tensor, loss: Callable[[Tensor, Tensor], Tensor]
-    ) -> None:
-        named = dict(mlp.named_parameters())
-        flat, rebuild = flattened(named)
-        super().__init__(flat[None])
-        # a closure: as an attribute the network's own parameters would be this problem's, too
-        self.one = lambda theta: loss(functional_call(mlp, rebuild(theta), (x,)), y)  # type: ignore[arg-type]
-
-    def value(self, theta: Float[Tensor, "*B D"]) -> Float[Tensor, "*B"]:
-        """Compute the loss of every row's network."""
-        rows = theta.reshape(-1, theta.shape[-1])
-        values = self.one(rows[0])[None] if len(rows) == 1 else vmap(self.one)(rows)
-        return values.reshape(theta.shape[:-1])
-
-
 def _along_gradient(problem: Problem, theta: Tensor) -> Tensor:
     """Measure the curvature along the gradient in every row; rows have Hessians of their own."""
     g = problem.gradient(theta)
@@ -348,7 +324,7 @@ def pl_holds_only_locally(
     x, y, _, _ = digits()
     x, target = x[:samples].flatten(1).double(), F.one_hot(y[:samples], 10).double()
     mlp = MLP([64, width, 10], activation="tanh", rng=seed.torch()).double()
-    problem = _NetworkRisk(mlp, x, target, lambda out, y: (out - y).square().sum(-1).mean() / 2)
+    problem = NetworkRisk(mlp, lambda out, y: (out - y).square().sum(-1).mean() / 2, x, target)
     zero = torch.zeros_like(problem.theta.detach())
     zero[:, -10:] = target.mean(dim=0)  # all outputs at the mean: critical, with a positive loss
     theta, ratios, losses = problem.theta.detach() if start == "random" else zero, [], []

@@ -17,7 +17,8 @@ from principia.lab.params import Range
 from principia.lab.runs import Run, at_least_goal, at_most_goal, experiment
 from principia.lab.training import Callback, Diverged, Supervised, accuracy, evaluate, fit
 from principia.networks.mlp import MLP
-from principia.optimization.claims.adam import adam_can_fail_to_converge, moments
+from principia.optimization.adam import moments
+from principia.optimization.claims.adam import adam_can_fail_to_converge
 
 EDGES = np.linspace(-3, 5, 81)  # of the histograms of learning rates, powers of ten
 GRIDS = (("sgd", 0.0, (0.1, 0.3, 1.0)), ("momentum", 0.9, (0.01, 0.03, 0.1)))
@@ -76,7 +77,7 @@ def adam_vs_sgd(
     ), "effective learning rate of a coordinate, η/(√v̂ + ε)", "share of the coordinates", "x")))
     for name, amsgrad in (("adam_goes_up", False), ("amsgrad_goes_down", True)):
         path = adam_can_fail_to_converge(run.seed, steps=2000, amsgrad=amsgrad).plot
-        run.figure(name, figures.draw(cast("Picture", path)))
+        run.figure(name, figures.draw(cast("Plot", path)))
 
 
 @final

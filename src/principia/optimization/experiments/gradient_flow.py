@@ -15,9 +15,8 @@ from principia.lab.data.digits import digits
 from principia.lab.evidence import Plot, Series
 from principia.lab.params import Range
 from principia.lab.runs import Run, at_most_goal, experiment
-from principia.optimization.claims.gradient_flow import last_point
 from principia.optimization.gradient_descent import descend
-from principia.optimization.gradient_flow import GradientFlow
+from principia.optimization.gradient_flow import GradientFlow, last_point
 from principia.optimization.problems import Problem, Quadratic
 
 

@@ -8,12 +8,11 @@ from torch.nn import functional as F
 
 from principia.lab import figures
 from principia.lab.data.handwriting import handwriting
-from principia.lab.evidence import Plot, Series
+from principia.lab.evidence import Plot, Series, standard_error
 from principia.lab.params import Range
 from principia.lab.runs import Run, at_least_goal, at_most_goal, experiment
 from principia.lab.training import Callback, Supervised, accuracy, evaluate, fit
 from principia.networks.mlp import MLP
-from principia.optimization.claims.landscape import paired_difference
 from principia.optimization.landscape import BezierPath, LotteryTicket, Ticket, sharpness
 
 
@@ -71,12 +70,12 @@ def lottery(
                 new[number, k] = train(other, f"new-{k}", number)
             if (number, k) == (0, chosen):
                 run.keep(_unmasked(ticket, start("kept")))
-    mean, error = paired_difference(own[:, chosen], new[:, chosen])
+    gain = own[:, chosen] - new[:, chosen]
     dense, ticket_accuracy = own[:, [0, chosen]].mean(dim=0).tolist()
     run.record(
         dense_accuracy=dense, ticket_accuracy=ticket_accuracy, below_dense=dense - ticket_accuracy,
         new_start_accuracy=float(new[:, chosen].mean()), weights_left=left[chosen],
-        advantage_in_errors=float(mean / error),
+        advantage_in_errors=float(gain.mean() / standard_error(gain)),
     )
     some = [left[k] for k in compared]
     curves = (

@@ -16,8 +16,8 @@ from principia.lab.params import Range
 from principia.lab.runs import Run, at_most_goal, experiment
 from principia.lab.training import Diverged, Supervised, Trained, fit
 from principia.networks.mlp import MLP
-from principia.optimization.claims.momentum import run_copy
 from principia.optimization.momentum import HeavyBall, tuned_heavy_ball
+from principia.optimization.nesterov import run_copy
 from principia.optimization.problems import Quadratic
 
 STEPS = 1000  # of gradient descent in the experiment

@@ -14,8 +14,7 @@ from principia.lab.data.mnist import mnist
 from principia.lab.evidence import Plot, Series
 from principia.lab.params import Range
 from principia.lab.runs import Run, at_most_goal, experiment
-from principia.optimization.claims.nesterov import recorded, run_copy
-from principia.optimization.nesterov import Nesterov
+from principia.optimization.nesterov import Nesterov, recorded, run_copy
 from principia.optimization.problems import LogisticRisk, Problem
 
 CHUNK = 500  # steps between two looks whether the gap is small enough

@@ -30,7 +30,7 @@ from principia.lab.params import Range
 from principia.lab.seeds import Seed
 from principia.lab.training.pairs import paired
 from principia.networks.mlp import MLP
-from principia.optimization.curriculum import ParallelMLP
+from principia.optimization.sgd import ParallelMLP
 from principia.regularization.augmentation import (
     Augment,
     Brightness,

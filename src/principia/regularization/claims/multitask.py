@@ -24,7 +24,7 @@ from principia.lab.evidence import (
 from principia.lab.params import Range
 from principia.lab.seeds import Seed
 from principia.networks.mlp import MLP
-from principia.optimization.curriculum import ParallelMLP
+from principia.optimization.sgd import ParallelMLP
 from principia.regularization.multitask import (
     MISSING,
     JointLoss,

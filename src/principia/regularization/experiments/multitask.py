@@ -16,7 +16,7 @@ from principia.lab.runs import Run, at_least_goal, experiment
 from principia.lab.training import OneCycle, fit
 from principia.lab.training.pairs import paired
 from principia.networks.mlp import MLP
-from principia.optimization.curriculum import ParallelMLP
+from principia.optimization.sgd import ParallelMLP
 from principia.regularization.multitask import (
     MISSING,
     Batch,

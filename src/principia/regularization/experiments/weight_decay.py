@@ -21,7 +21,7 @@ from principia.lab.seeds import Seed
 from principia.lab.training import Schedule, fit
 from principia.lab.training.pairs import paired
 from principia.networks.mlp import MLP
-from principia.optimization.curriculum import ParallelMLP
+from principia.optimization.sgd import ParallelMLP
 from principia.regression.lasso import soft_threshold
 from principia.regularization.noise import flip_labels
 from principia.regularization.weight_decay import decay_groups, shrinkage
