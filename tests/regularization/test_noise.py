@@ -380,10 +380,10 @@ def test_weights_are_restored_when_the_loss_is_not_finite_or_fails(fault):
 def test_validation_sees_neither_noise():
     model, (x, y) = network(), data()
     sgd = torch.optim.SGD(model.parameters(), lr=0.1)
-    trained = fit(model, (x, y), LOSS, sgd, epochs=2, callbacks=[InputNoise(3.0), NoisyWeights(
-        3.0
-    )],
-                  validation=(x, y))
+    noises = [InputNoise(3.0), NoisyWeights(3.0)]
+    trained = fit(
+        model, (x, y), LOSS, sgd, epochs=2, callbacks=noises, validation=(x, y)
+    )
     clean = F.mse_loss(model(x), y).item()
     assert trained.history[-1]["validation_loss"] == pytest.approx(clean)
     assert trained.history[-1]["loss"] > 2 * clean

@@ -49,12 +49,15 @@ def server(tmp_path_factory):
 
 @pytest.fixture(scope="module")  # while it is open, no other test can run an event loop
 def chromium():
-    """Debian's Chromium, driven by Playwright; a machine without it fails these tests."""
+    """Debian's Chromium, driven by Playwright; where there is none, CI fails and others skip."""
     from playwright.sync_api import expect, sync_playwright
 
     expect.set_options(timeout=30_000)  # the machine may be busy; nobody waits where all is well
     found = os.environ.get("PRINCIPIA_CHROMIUM") or shutil.which("chromium")
-    assert found, "these tests need Chromium: apt-get install chromium"
+    if not found:
+        (pytest.fail if os.environ.get("CI") else pytest.skip)(
+            "these tests need Chromium: apt-get install chromium, or name it in PRINCIPIA_CHROMIUM"
+        )
     with sync_playwright() as driver:
         browser = driver.chromium.launch(executable_path=found, args=list(CHROMIUM))
         yield browser

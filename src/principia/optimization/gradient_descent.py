@@ -236,11 +236,10 @@ class PredictedChange(Callback):
         self._step, self._seen, self._batch = 0, [], ()
 
     def prepare(self, batch: tuple[Tensor, ...], rng: torch.Generator) -> tuple[Tensor, ...]:
-        """Keep the batch and the state of all dice, if it is time to look."""
+        """Keep the batch and the state of all generators, if it is time to look."""
         if self._step % self.every == 0:
-            self._batch, self._dice, self._rng = batch, generator_state(
-                batch[0].device
-            ), rng.get_state()
+            self._batch, self._rng = batch, rng.get_state()
+            self._generators = generator_state(batch[0].device)
         return batch
 
     def before_step(self, model: nn.Module) -> None:
@@ -253,9 +252,8 @@ class PredictedChange(Callback):
         self._step += 1
         if not self._batch:
             return
-        now, buffers = generator_state(
-            self._batch[0].device
-        ), [one.clone() for one in model.buffers()]
+        now = generator_state(self._batch[0].device)
+        buffers = [buffer.clone() for buffer in model.buffers()]
         params, old = list(model.parameters()), self._weights
         with torch.no_grad():
             after = float(self._loss(model))
@@ -289,8 +287,8 @@ class PredictedChange(Callback):
         self._step, self._seen = state["step"], [list(one) for one in state["seen"]]
 
     def _loss(self, model: nn.Module) -> Tensor:
-        """Compute the loss of the batch with the dice of the step."""
-        set_generator_state(self._batch[0].device, self._dice)
+        """Compute the loss of the batch with the random numbers of the step."""
+        set_generator_state(self._batch[0].device, self._generators)
         rng = torch.Generator()
         rng.set_state(self._rng)
         return self.objective(model, self._batch, rng)

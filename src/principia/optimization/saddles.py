@@ -117,14 +117,14 @@ class NoisyGD(GroupOptimizer):
 
     def state_dict(self) -> dict[str, Any]:
         """Give the settings, and the state of the generator if it is its own."""
-        dice = None if self.rng is None else self.rng.get_state()
-        return {**super().state_dict(), "dice": dice}
+        generator = None if self.rng is None else self.rng.get_state()
+        return {**super().state_dict(), "generator": generator}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Take back the settings and the state of the generator."""
         super().load_state_dict(state_dict)
-        if self.rng is not None and state_dict["dice"] is not None:
-            self.rng.set_state(state_dict["dice"])
+        if self.rng is not None and state_dict["generator"] is not None:
+            self.rng.set_state(state_dict["generator"])
 
 
 @checked

@@ -86,11 +86,10 @@ def counting_with_bias(
     shares = [count / 2**s for count, s in zip(predicted, sizes, strict=True)]
     logs = [log_cover_fraction(s, dim, bias=True) for s in sizes]
     fractions = [cover_fraction(s, dim, bias=True) for s in sizes]
-    return every(
-        {**counted, "share": equal_to_rounding(fractions, shares), "log": equal_to_rounding(
-            np.exp(logs), shares
-        )}
-    )
+    return every({
+        **counted, "share": equal_to_rounding(fractions, shares),
+        "log": equal_to_rounding(np.exp(logs), shares),
+    })
 
 
 @claim(control={"on_a_line": 3}, source="Cover 1965; Zaslavsky 1975")

@@ -90,8 +90,8 @@ def _chosen(rows: Mapping[str, Any], keys: tuple[str, ...]) -> Mapping[str, Any]
     known = {*rows, *(key.split(":")[0] for key in rows)}
     for key in keys:
         if key not in known:
-            raise usage_error("bench", "KEY", "a chapter or race that is kept", key,
-                         suggestion(key, sorted(known)))
+            hint = suggestion(key, sorted(known))
+            raise usage_error("bench", "KEY", "a chapter or race that is kept", key, hint)
     return {
         key: row for key, row in rows.items()
         if not keys or key in keys or key.split(":")[0] in keys

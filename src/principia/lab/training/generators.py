@@ -32,7 +32,7 @@ def generator_state(device: torch.device) -> dict[str, Tensor]:
 
 
 def set_generator_state(device: torch.device, states: Mapping[str, Tensor]) -> None:
-    """Take back what `dice` gave."""
+    """Take back what `generator_state` gave."""
     torch.set_rng_state(states["cpu"])
     if device.type != "cpu":
         torch.get_device_module(device).set_rng_state(states[device.type], device)

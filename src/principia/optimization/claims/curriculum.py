@@ -201,13 +201,15 @@ def curriculum_speeds_noisy_digits(
     first, second = torch.rand(2, pairs, len(x), generator=rng)
     hard = torch.cat([levels if difficulty == "noise" else first, second])  # (2 pairs, N)
     arms = [Curriculum(one, ramp(0.15)) for one in hard.chunk(2)]
-    dice = [seed.child("batches").torch() for _ in arms]  # samples of the same ranks for both
+    generators = [seed.child("batches").torch() for _ in arms]  # samples of the same ranks for both
     net = ParallelMLP([64, 64, 64, 10], copies=pairs, rng=rng)
     nets = _joined(net, net)  # one start for both arms of a pair
     sgd = SGD(nets.parameters(), lr=0.1)
     row, steps, seen = torch.arange(pairs)[:, None], 750, []
     for step in range(steps):
-        drawn = [arm.sample(32, step / steps, rng) for arm, rng in zip(arms, dice, strict=True)]
+        drawn = [
+            arm.sample(32, step / steps, rng) for arm, rng in zip(arms, generators, strict=True)
+        ]
         inputs, labels = torch.cat([shown[row, one] for one in drawn]), y[torch.cat(drawn)]
         _learn(nets, sgd, inputs, labels)
         if (step + 1) % 10 == 0:

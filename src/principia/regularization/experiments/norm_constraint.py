@@ -176,9 +176,9 @@ def maxnorm_mlp(
             fit(
                 model, (x, y), Supervised(F.cross_entropy), sgd, epochs=5 if run.full else 10,
                 batch_size=100, seed=seed.child("order"), run=run, name=f"{arm}-{rate:.3g}-{pair}",
-                callbacks=[Schedule(
-                    CosineAnnealingLR
-                ), *([MaxNorm(bound)] if arm == "with" else [])],
+                callbacks=[
+                    Schedule(CosineAnnealingLR), *([MaxNorm(bound)] if arm == "with" else [])
+                ],
             )
         right = evaluate(model, (x_test, y_test), {"accuracy": accuracy})["accuracy"]
         found[arm, rate].append(right)

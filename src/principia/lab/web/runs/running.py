@@ -127,12 +127,14 @@ class Runs:
 
     def of_page(self, key: str) -> list[dict[str, Any]]:
         """List the newest runs of a page's experiments."""
-        own = [one for one in run_store.folders(self.runs_dir) if run_store.facts(
-            one
-        )["page"] == key]
+        folders = run_store.folders(self.runs_dir)
+        own = [folder for folder in folders if run_store.facts(folder)["page"] == key]
         return [
-            {"name": one.name, "key": one.config.key, "status": self._state(one)["status"]}
-            for one in own[:20]
+            {
+                "name": folder.name, "key": folder.config.key,
+                "status": self._state(folder)["status"],
+            }
+            for folder in own[:20]
         ]
 
     def describe(self, name: str) -> dict[str, Any]:
