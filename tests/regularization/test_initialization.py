@@ -190,7 +190,7 @@ def test_every_start_is_trained_in_every_pair(budget, starts, epochs, parts, mon
     seen, x = [], torch.rand(90, 1, 8, 8, generator=generator())
 
     def fit(model, data, objective, optimizer, **options):
-        kinds = [type(one) for one in options["parts"]]
+        kinds = [type(one) for one in options["callbacks"]]
         rate = optimizer.param_groups[0]["lr"]
         seen.append((options["name"], type(optimizer), rate, options["epochs"], kinds))
         return Trained(model, [{"validation_accuracy": 0.5}], 0, "")
