@@ -12,7 +12,7 @@ from principia.lab.runs import Run
 from principia.lab.seeds import Seed
 from principia.lab.training import EarlyStopping, Trained
 from principia.regularization import equivalent_decay, stopped_shrinkage
-from principia.regularization.experiments.early_stopping import _curves, early_stopping_part
+from principia.regularization.experiments.early_stopping import _curves, early_stopping_callback
 
 KEY = "regularization/early_stopping"
 
@@ -126,7 +126,7 @@ def test_bad_patience():
 
 
 def test_the_offer_knows_which_way_is_better():
-    built = [early_stopping_part.build(Run(), {"metric": f"validation_{one}"})
+    built = [early_stopping_callback.build(Run(), {"metric": f"validation_{one}"})
              for one in ("loss", "accuracy")]
     assert [one.better for one in built] == ["lower", "higher"]
 

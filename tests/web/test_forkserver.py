@@ -48,7 +48,7 @@ SERVER = """
 import asyncio, json, sys, os, time
 sys.path.insert(0, {tests!r})
 from web import jobs
-from principia.lab.web import inside
+from principia.lab.web.processes import child_main
 from principia.lab.web.processes.workers import Limits, Workers
 
 with open({starts!r}, "a") as stream:
@@ -57,7 +57,7 @@ with open({starts!r}, "a") as stream:
 async def serve():
     limits = Limits(memory=2**30, cpu=60, wall=60)
     workers = Workers(slots=1, waiting=1, limits=limits)
-    facts = await workers.run("me", "ready", inside.ready)
+    facts = await workers.run("me", "ready", child_main.ready)
     facts["loaded"] = await workers.run("me", "loaded", jobs.loaded)
     pids = []
     for politely in (True, False):

@@ -19,7 +19,7 @@ from web.stories import LIMITS, alive, pid_in, processes, until, use
 
 
 def test_the_server_itself_loads_nothing_that_computes():
-    loads = "import sys; from principia.lab.web import work, workers"
+    loads = "import sys; from principia.lab.web.processes import work, workers"
     program = f"{loads}; print('torch' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert done.stdout == "False\n"

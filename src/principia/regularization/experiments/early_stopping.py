@@ -34,7 +34,7 @@ LONGER = 5  # times as many epochs as until the stop
 
 
 @callback()
-def early_stopping_part(
+def early_stopping_callback(
     run: Run, *, patience: PositiveInt = 5, min_delta: NonNegativeFloat = 0.0,
     metric: Literal["validation_loss", "validation_accuracy"] = "validation_loss",
 ) -> Callback:
