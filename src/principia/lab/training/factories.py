@@ -110,10 +110,9 @@ def settings_with_callbacks(
     rest = {name: value for name, value in pairs.items() if "." in name}
     chosen = settings(owner, knobs, own)
     if rest:
-        offered = {
-            name: one for factory in callback_factories().values() for name,
-            one in factory.knobs.items()
-        }
+        offered: dict[str, Knob] = {}
+        for factory in callback_factories().values():
+            offered |= factory.knobs
         chosen |= settings(owner, offered, rest)
     return chosen
 

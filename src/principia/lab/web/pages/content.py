@@ -257,7 +257,7 @@ def _trains(experiment: Experiment) -> bool:
 
 @functools.cache
 def _callbacks() -> tuple[CallbackView, ...]:
-    """Describe all callbacks that pages factory to every training."""
+    """Describe all callbacks that pages offer to every training."""
     found = []
     for name, factory in callback_factories().items():
         first = next(iter(knobs_of(factory.function).values()))
