@@ -9,17 +9,23 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c const
 TORCH := $(shell sed -n 's/^\(torch==[^ ;]*\).*/\1/p' constraints.txt)
 JOBS ?= auto
 
-.PHONY: help install run serve test lint stubs bench site clean
+TESTS ?=
+SINCE ?= HEAD
+
+.PHONY: help install run serve test test-all test-quick browser lint stubs bench site clean
 
 help:
-	@echo "make run      set up, then take the tour (writes principia-tour.html)"
-	@echo "make serve    set up, then open the course in a browser"
-	@echo "make test     set up, then run the whole test suite"
-	@echo "make install  set up alone: .venv with the command principia"
-	@echo "make lint     style, types and import contracts"
-	@echo "make stubs    types of every chapter's components, after a page was added"
-	@echo "make bench    races against specialist libraries, as ratios"
-	@echo "make site     the whole course, measured and drawn, as static HTML in site/"
+	@echo "make run        set up, then take the tour (writes principia-tour.html)"
+	@echo "make serve      set up, then open the course in a browser"
+	@echo "make test       set up, then run the tests (some of TESTS=..., JOBS=2 at a time)"
+	@echo "make test-quick the lab, and the pages that have changed since SINCE=HEAD"
+	@echo "make test-all   every case on five seeds, every experiment killed: for releases"
+	@echo "make browser    install Chromium, which the tests of the web page drive"
+	@echo "make install    set up alone: .venv with the command principia"
+	@echo "make lint       style, types and import contracts"
+	@echo "make stubs      types of every chapter's components, after a page was added"
+	@echo "make bench      races against specialist libraries, as ratios"
+	@echo "make site       the whole course, measured and drawn, as static HTML in site/"
 
 install: $(VENV)/.core
 
@@ -29,8 +35,26 @@ run: $(VENV)/.core
 serve: $(VENV)/.core
 	$(BIN)/principia serve
 
+# What is missing (a browser, large data sets) is skipped and counted; with CI=true it is a failure.
+PYTEST = $(BIN)/python -m pytest -n $(JOBS) --dist worksteal --durations 25
+
 test: $(VENV)/.dev
-	$(BIN)/python -m pytest -n $(JOBS)
+	$(PYTEST) $(TESTS)
+
+test-all: $(VENV)/.dev
+	$(PYTEST) --whole --seeds 5 $(TESTS)
+
+test-quick: $(VENV)/.dev
+	$(PYTEST) --quick --since $(SINCE) $(TESTS)
+
+# Debian's package where the user may install packages, else Playwright's own build.
+browser: $(VENV)/.dev
+	@if command -v chromium; then :; \
+	elif command -v apt-get >/dev/null && [ "$$(id -u)" = 0 ]; then \
+	  apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium; \
+	elif command -v apt-get >/dev/null && sudo -n true 2>/dev/null; then \
+	  sudo apt-get update -qq && sudo apt-get install -y -qq --no-install-recommends chromium; \
+	else $(BIN)/playwright install chromium; fi
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check src tests benchmarks docs

@@ -4,6 +4,8 @@ import random
 
 import pytest
 
+pytest_plugins = ["reporting"]
+
 
 @pytest.fixture(autouse=True)
 def seeded() -> None:

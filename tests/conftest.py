@@ -3,6 +3,7 @@
 import os
 
 os.environ.update(dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1"))
+os.environ["PRINCIPIA_OFFLINE"] = "1"  # a data set that is missing is not downloaded
 
 import hypothesis
 import pytest
@@ -11,6 +12,9 @@ from jaxtyping import install_import_hook
 # every jaxtyping annotation of the package is checked against the real arguments
 install_import_hook("principia", "typechecking.checked")
 
+import choosing  # noqa: E402 - behind the hook, because they import the package
+import needs  # noqa: E402
+import planting  # noqa: E402
 
 # no test depends on how busy the machine is
 hypothesis.settings.register_profile(
@@ -21,6 +25,29 @@ hypothesis.settings.load_profile("busy")
 
 def pytest_addoption(parser):
     parser.addoption("--seeds", type=int, default=1, help="on how many seeds claims are checked")
+    parser.addoption("--require", help="kinds without which tests fail: browser,data (all in CI)")
+    parser.addoption("--whole", action="store_true", help="take all cases of sampled tests")
+    parser.addoption("--quick", action="store_true", help="the lab, and pages that have changed")
+    parser.addoption("--since", default="HEAD", help="the revision of git that --quick compares to")
+
+
+def pytest_configure(config):
+    config.addinivalue_line("markers", "sampled(size): `make test` takes so many of its cases")
+    needs.require(config.getoption("--require"))
+    for outer in ("PYTEST_ADDOPTS", "PRINCIPIA_DEBUG", "COLUMNS"):
+        os.environ.pop(outer, None)  # what the tests start does not know how they were started
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config, items):
+    chosen = items
+    if not config.getoption("--whole"):
+        chosen = choosing.sampled(chosen)
+    if config.getoption("--quick"):
+        chosen = choosing.quick(chosen, config.getoption("--since"))
+    kept = set(chosen)
+    config.hook.pytest_deselected(items=[item for item in items if item not in kept])
+    items[:] = chosen
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -30,6 +57,14 @@ def own_cache(tmp_path_factory):
     patch.setenv("PRINCIPIA_CACHE", str(tmp_path_factory.mktemp("cache")))
     yield
     patch.undo()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def sound_claims(tmp_path_factory):
+    """Let all processes of this run of the suite know which claims pass where no bug is planted."""
+    base = tmp_path_factory.getbasetemp()
+    planting.SOUND = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "sound"
+    planting.SOUND.mkdir(exist_ok=True)
 
 
 @pytest.fixture(scope="session", autouse=True)

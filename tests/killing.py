@@ -1,4 +1,6 @@
-"""Runs that are killed with SIGKILL at random moments and resumed, beside uninterrupted ones.
+"""Runs that are killed with SIGKILL and resumed, beside uninterrupted ones.
+
+Kills come at random moments, or right before a chosen change of a file.
 
 Both must leave the same bytes: weights, metrics, figures and report. The uninterrupted one runs in
 the process of the tests, with types and shapes checked; those that are killed are forked from a
@@ -6,9 +8,11 @@ process that has everything loaded, so that a kill hits the work and no import. 
 differ: what depends on the order of a set shows.
 """
 
+import itertools
 import multiprocessing
 import os
 import random
+import signal
 import sys
 import time
 
@@ -19,6 +23,9 @@ from principia.lab.cli import main
 VARYING = {"config.json", ".lock"}  # the time at which a run began; the lock
 KILLS = 2
 SAID = "said.txt"  # what a killed run printed
+COUNTED = "changes.txt"
+CHANGES = {"os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.truncate", "os.link"}
+WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT
 OPTIONS = ("--threads", "1", "--save-every", "0.05")  # checkpoints as often as possible
 
 
@@ -37,38 +44,81 @@ def killed_run(place, *words, took, kills=KILLS, codes=(0,)):
     place.mkdir(exist_ok=True)
     before = set(place.glob("runs/[!.]*"))
     dice = random.Random(" ".join(words))
-
-    def going_on():
-        return ("--resume", "last") if set(place.glob("runs/[!.]*")) - before else words
-
     for _ in range(kills):
-        process = _forked(place, going_on())
+        process = _forked(place, _going_on(place, words, before))
         process.join(dice.uniform(0, took))
         if process.exitcode is not None:
             break  # it was done before it could be killed
         process.kill()
         process.join()
-    process = _forked(place, going_on())
+    _let_it_end(place, _going_on(place, words, before), codes)
+
+
+def _going_on(place, words, before):
+    return ("--resume", "last") if set(place.glob("runs/[!.]*")) - before else words
+
+
+def changes_of(place, *words, codes=(0,)):
+    """Run to the end and count how often the run changes something in its folder."""
+    place.mkdir()
+    _let_it_end(place, words, codes)
+    return int((place / COUNTED).read_text())
+
+
+def run_killed_at(place, *words, changes, codes=(0,)):
+    """Run, kill and resume: each time right before the change of that number; then let it end."""
+    place.mkdir()
+    for number in changes:
+        process = _forked(place, _going_on(place, words, set()), kill_at=number)
+        process.join()
+        assert process.exitcode in (-signal.SIGKILL, *codes), (place / SAID).read_text()
+    _let_it_end(place, _going_on(place, words, set()), codes)
+
+
+def _let_it_end(place, words, codes):
+    process = _forked(place, words)
     process.join()
     assert process.exitcode in codes, (place / SAID).read_text()
 
 
-def _forked(place, words):
+def _forked(place, words, kill_at=0):
     """Run in a process that starts with everything loaded, and writes down what it says."""
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["principia.lab.web.processes.preload"])
-    process = context.Process(target=_run_quietly, args=(place, words, dict(os.environ)))
+    process = context.Process(target=_run_quietly, args=(place, words, dict(os.environ), kill_at))
     process.start()
     return process
 
 
-def _run_quietly(place, words, environment):
+def _run_quietly(place, words, environment, kill_at):
     os.environ.clear()
     os.environ.update(environment)
     with (place / SAID).open("w") as said:
         for stream in (sys.stdout, sys.stderr):
             os.dup2(said.fileno(), stream.fileno())
-    _run(place, words, pytest.MonkeyPatch())
+    seen = itertools.count(1)
+    _look_at_changes(place, lambda: next(seen) == kill_at and _die())
+    try:
+        _run(place, words, pytest.MonkeyPatch())
+    finally:
+        (place / COUNTED).write_text(str(next(seen) - 1))
+
+
+def _look_at_changes(folder, look):
+    """Call a function right before a file or folder in there is made, renamed or removed."""
+
+    def hear(event, arguments):
+        writes = event == "open" and isinstance(arguments[2], int) and arguments[2] & WRITING
+        if (writes or event in CHANGES) and isinstance(arguments[0], (str, bytes, os.PathLike)):
+            path = os.path.abspath(os.fsdecode(arguments[0]))  # a run names its files from there
+            if path.startswith(str(folder)):
+                look()
+
+    sys.addaudithook(hear)
+
+
+def _die():
+    os.kill(os.getpid(), signal.SIGKILL)
 
 
 def _run(place, words, patch):

@@ -12,17 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from principia.lab.cli import main
+from commands import COMMAND, principia, process
+from principia.lab.course import catalog
 
-PRINCIPIA = [sys.executable, "-m", "principia"]
 CLAIM = "connectionism/perceptron:bound_is_attained"
-
-
-def run(*arguments, **options):
-    return subprocess.run(
-        [*PRINCIPIA, *arguments],
-        capture_output=True, text=True, timeout=300, check=False, **options,
-    )
 
 
 @pytest.mark.parametrize(
@@ -73,32 +66,32 @@ def run(*arguments, **options):
         ("chek connectionism", "Did you mean 'check'?"),
     ],
 )
-def test_mistakes_end_in_one_sentence(arguments, sentence, tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "argv", ["principia", *arguments.split()])
-    with pytest.raises(SystemExit) as ended:
-        main()
-    printed = capsys.readouterr()
-    assert ended.value.code == 2
-    assert printed.out == ""
-    assert sentence in printed.err
-    assert printed.err.count("\n") == 1, "one sentence, no traceback"
+def test_mistakes_end_in_one_sentence(arguments, sentence, tmp_path):
+    done = principia(*arguments.split(), cwd=tmp_path)
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert sentence in done.stderr
+    assert done.stderr.count("\n") == 1, "one sentence, no traceback"
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_process_says_the_same_with_its_exit_code(tmp_path):
+    words = ("check", "conectionism")
+    real, here = process(*words, cwd=tmp_path), principia(*words, cwd=tmp_path)
+    assert (real.returncode, real.stdout, real.stderr) == (2, here.stdout, here.stderr)
+
+
 def test_missing_data_say_what_to_put_where(tmp_path):
-    environment = {**os.environ, "PRINCIPIA_CACHE": str(tmp_path), "HOME": str(tmp_path)}
-    environment["PRINCIPIA_DATA"] = str(tmp_path)
-    environment["https_proxy"] = "http://127.0.0.1:9"  # nobody is there: as good as offline
+    nowhere = {"PRINCIPIA_CACHE": tmp_path, "PRINCIPIA_DATA": tmp_path}
     words = ("run", "connectionism/perceptron", "--budget", "full", "--runs-dir")
-    done = run(*words, str(tmp_path / "runs"), env=environment)
+    done = principia(*words, tmp_path / "runs", env=nowhere)
     assert done.returncode == 2
     assert not (tmp_path / "runs").exists()
     assert "mnist/train-images-idx3-ubyte.gz must be in a data folder" in done.stderr
 
 
 def test_check_in_a_pipe_is_plain_and_exits_with_the_verdict(tmp_path):
-    done = run("check", CLAIM, "--figure", str(tmp_path / "figures.html"))
+    done = principia("check", CLAIM, "--figure", str(tmp_path / "figures.html"))
     assert done.returncode == 0, done.stderr
     first = done.stdout.splitlines()[0].split("\t")
     assert first == ["holds", CLAIM, "1 = 1", "refuted: 1 > 0"]
@@ -111,14 +104,15 @@ def test_check_in_a_pipe_is_plain_and_exits_with_the_verdict(tmp_path):
 
 
 def test_the_control_asked_for_is_refuted_with_exit_code_1():
-    done = run("check", CLAIM, "--set", "strict=true")
+    done = principia("check", CLAIM, "--set", "strict=true")
     assert done.returncode == 1
     assert f"{CLAIM} REFUTED (seed 0): 1 > 0" in done.stdout
 
 
 def test_json_has_the_documented_form_and_is_the_same_with_any_number_of_processes():
     keys = ["connectionism/perceptron:weights_in_span", CLAIM]
-    one, two = (run("check", *keys, "--seeds", "2", "--json", "--jobs", jobs) for jobs in "12")
+    words = ("check", *keys, "--seeds", "2", "--json", "--jobs")
+    one, two = principia(*words, 1), process(*words, 2)
     assert one.returncode == two.returncode == 0, one.stderr + two.stderr
     assert one.stdout == two.stdout
     document = json.loads(one.stdout)
@@ -135,14 +129,14 @@ def test_json_has_the_documented_form_and_is_the_same_with_any_number_of_process
 
 def test_figures_can_be_had_as_plotly_json(tmp_path):
     path = tmp_path / "figures.json"
-    assert run("check", CLAIM, "--figure", str(path)).returncode == 0
+    assert principia("check", CLAIM, "--figure", str(path)).returncode == 0
     assert "data" in json.loads(path.read_text())[CLAIM]
 
 
 def test_show_tells_the_last_evidence():
     key = "connectionism/perceptron"
-    run("check", CLAIM)
-    done = run("show", key)
+    principia("check", CLAIM)
+    done = principia("show", key)
     assert done.returncode == 0
     last = "bound_is_attained: holds, control refuted on 1 seed (measured 1, expected 1)"
     assert last in done.stdout
@@ -151,7 +145,7 @@ def test_show_tells_the_last_evidence():
 
 
 def test_cite_prints_bibtex():
-    done = run("cite", "connectionism/perceptron")
+    done = principia("cite", "connectionism/perceptron")
     assert done.returncode == 0
     assert done.stdout.count("@misc{") == 3
     assert "@software{principia," in done.stdout
@@ -159,25 +153,25 @@ def test_cite_prints_bibtex():
 
 
 def test_errata_gives_the_number_that_decides():
-    done = run("errata")
+    done = principia("errata", "connectionism/perceptron", "--jobs", "1")
     assert done.returncode == 0, done.stdout + done.stderr
     rows = [line.split("\t") for line in done.stdout.splitlines()]
-    keys = [row[0] for row in rows]
-    assert CLAIM in keys
+    misprints = catalog.page("connectionism/perceptron").misprint_names
+    assert [row[0].split(":")[1] for row in rows] == list(misprints)
     assert all(len(row) == 5 for row in rows), "claim, often printed, right, measured, misprint"
     assert all(row[3].startswith("holds: ") and row[4].startswith("refuted: ") for row in rows)
 
 
 def test_doctor_finds_the_data(tmp_path):
     (tmp_path / "mnist").mkdir()
-    done = run("doctor", env={**os.environ, "PRINCIPIA_DATA": str(tmp_path)})
+    done = principia("doctor", env={"PRINCIPIA_DATA": tmp_path})
     assert done.returncode == 0
     assert f"data in {tmp_path}\tmnist" in done.stdout
     assert "torch\t" in done.stdout
 
 
 def test_tour_writes_one_report_that_needs_no_network(tmp_path):
-    done = run("tour", cwd=tmp_path)
+    done = principia("tour", cwd=tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
     report = tmp_path / "principia-tour.html"
     assert str(report) in done.stdout
@@ -215,7 +209,7 @@ def test_output_on_a_full_disk_is_told():
         pytest.skip("no /dev/full on this system")
     with open("/dev/full", "w") as full:
         done = subprocess.run(
-            [*PRINCIPIA, "ls"],
+            [*COMMAND, "ls"],
             stdout=full, stderr=subprocess.PIPE, text=True, timeout=60, check=False,
         )
     assert done.returncode == 2
@@ -225,7 +219,7 @@ def test_output_on_a_full_disk_is_told():
 
 def test_ctrl_c_ends_in_one_sentence_and_leaves_no_process(tmp_path):
     process = subprocess.Popen(
-        [*PRINCIPIA, "check", "connectionism", "--seeds", "50"],
+        [*COMMAND, "check", "connectionism", "--seeds", "50"],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
         env={**os.environ, "PRINCIPIA_CACHE": str(tmp_path)},
         # tests that a shell started in the background inherit that Ctrl-C is ignored
@@ -255,7 +249,7 @@ def group_lives(group):
 
 
 def test_debug_shows_the_traceback():
-    done = run("--debug", "show", "connectionism/nothing")
+    done = process("--debug", "show", "connectionism/nothing")
     assert done.returncode == 2
     assert "Traceback" in done.stderr
     assert "KEY must be the key of a page" in done.stderr
@@ -276,7 +270,7 @@ def in_terminal(*arguments):
     environment = {**os.environ, "TERM": "xterm-256color", "COLUMNS": "120"}
     environment.pop("NO_COLOR", None)
     process = subprocess.Popen(
-        [*PRINCIPIA, *arguments], stdout=follower, stderr=follower, env=environment, close_fds=True
+        [*COMMAND, *arguments], stdout=follower, stderr=follower, env=environment, close_fds=True
     )
     os.close(follower)
     pieces = []
@@ -307,6 +301,6 @@ def test_completion_knows_the_keys():
 
 
 def test_help_names_domains_and_defaults():
-    done = run("check", "--help", env={**os.environ, "COLUMNS": "160", "TERM": "dumb"})
+    done = principia("check", "--help", env={"COLUMNS": "160", "TERM": "dumb"})
     assert done.returncode == 0
     assert "an integer in [1, 1000]; default 1" in done.stdout

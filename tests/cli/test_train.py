@@ -12,18 +12,15 @@ import numpy as np
 import pytest
 import torch
 
+import commands
 from principia.lab.runs.folders import RunFolder
 from principia.lab.runs.models import load_model
 
-PRINCIPIA = [sys.executable, "-m", "principia"]
 QUICK = ("--threads", "1", "--set", "epochs=15")
 
 
 def principia(folder, *words):
-    return subprocess.run(
-        [*PRINCIPIA, *map(str, words)], cwd=folder, capture_output=True, text=True, check=False,
-        timeout=300,
-    )
+    return commands.principia(*words, cwd=folder)
 
 
 def write_houses(path, rows=200, *, price=True):
@@ -177,7 +174,7 @@ def test_runs_are_listed_reported_and_not_run_twice(tmp_path):
 def interrupted(folder, *words):
     """Start a run, wait until it trains, and press Ctrl-C."""
     process = subprocess.Popen(
-        [*PRINCIPIA, "run", *words, "--save-every", "0.05"], cwd=folder, text=True,
+        [*commands.COMMAND, "run", *words, "--save-every", "0.05"], cwd=folder, text=True,
         stdout=subprocess.PIPE, stderr=subprocess.PIPE,
     )
     deadline = time.monotonic() + 120
@@ -261,7 +258,7 @@ def test_what_has_changed_since_is_refused(tmp_path):
 
 def test_two_processes_cannot_work_in_one_run(tmp_path):
     process = subprocess.Popen(
-        [*PRINCIPIA, "run", *LONG], cwd=tmp_path, stdout=subprocess.DEVNULL,
+        [*commands.COMMAND, "run", *LONG], cwd=tmp_path, stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )
     try:

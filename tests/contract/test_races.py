@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import needs
 from principia.lab.racing import results
 from principia.lab.racing.clock import runners_of
 from principia.lab.racing.races import OURS, find, folder_of_races
@@ -26,7 +27,7 @@ def test_all_sides_do_the_same_work(key):
     race = RACES[key]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the peers' own
-        with runners_of(race, race.sizes[0], threads=1) as runners:
+        with needs.data(), runners_of(race, race.sizes[0], threads=1) as runners:
             found = {name: runner.result() for name, runner in runners.items()}
     assert found.keys() == race.sides.keys(), "install the peers"
     ours = found.pop(OURS)

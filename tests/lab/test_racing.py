@@ -1,13 +1,12 @@
 """Races measure what they say: ratios, intervals, exponents, memory; they tell what is amiss."""
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+import commands
 import principia
 from principia.lab.params import Failure, UsageError
 from principia.lab.racing import command, results
@@ -115,11 +114,8 @@ def folder(tmp_path):
 
 
 def bench(folder, *words):
-    return subprocess.run(
-        [sys.executable, "-m", "principia", "bench", "--races", "races", "--file", "kept.json",
-         "--seconds", "0", *words],
-        cwd=folder.parent, capture_output=True, text=True, check=False, timeout=300,
-    )
+    own = ("--races", "races", "--file", "kept.json", "--seconds", "0")
+    return commands.principia("bench", *own, *words, cwd=folder.parent)
 
 
 def test_a_known_ratio_is_found(folder):

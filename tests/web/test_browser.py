@@ -1,6 +1,5 @@
 """What people see, in a real Chromium: pages, knobs, addresses, the theme and the keyboard."""
 
-import itertools
 import re
 from urllib.parse import urlsplit
 
@@ -30,13 +29,15 @@ def open_card(tab, server, claim, query=""):
     return card
 
 
-@pytest.mark.parametrize("share", range(3))
-def test_every_page_loads_without_a_complaint_and_asks_no_other_host(tab, server, share):
+def test_every_page_loads_without_a_complaint_and_asks_no_other_host(tab, server):
     """No error, no warning of the console, and nothing leaves the host."""
-    for address in itertools.islice([*NAMED, *KEYS], share, None, 3):
-        tab.goto(f"{server}/{address}", wait_until="networkidle")
-        assert tab.locator("h1").count() == 1, address
-        assert tab.complaints == [], address
+    wrong = {}
+    for address in (*NAMED, *KEYS):
+        tab.goto(f"{server}/{address}")  # its scripts have run; nobody waits for measurements
+        if tab.locator("h1").count() != 1 or tab.complaints:
+            wrong[address] = list(tab.complaints)
+            tab.complaints.clear()
+    assert wrong == {}
     hosts = {urlsplit(one).netloc for one in tab.asked if not one.startswith(("data:", "blob:"))}
     assert hosts == {urlsplit(server).netloc}
 
@@ -199,19 +200,22 @@ def test_the_theme_is_kept_and_figures_follow_it(tab, server):
     assert max(map(int, re.findall(r"\d+", ink)[:3])) < 60
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
 @pytest.mark.parametrize("address", [*NAMED, HOPFIELD, "networks/mlp"])
-def test_axe_finds_nothing_serious(chromium, server, address, theme):
-    context = chromium.new_context(color_scheme=theme, bypass_csp=True)  # axe brings its script
+def test_axe_finds_nothing_serious(chromium, server, address):
+    context = chromium.new_context(bypass_csp=True)  # axe brings its script
     page = context.new_page()
-    page.goto(f"{server}/{address}", wait_until="networkidle")
-    found = Axe().run(page).response["violations"]
-    serious = [
-        f"{one['id']}: {node['html'][:200]}"
-        for one in found
-        if one["impact"] in ("serious", "critical")
-        for node in one["nodes"]
-    ]
+    page.goto(f"{server}/{address}")
+    serious = []
+    for theme in ("light", "dark"):
+        if theme == "dark":
+            page.locator("#theme").click()
+        assert page.locator("html").get_attribute("data-theme") == theme
+        serious += [
+            f"{theme}, {one['id']}: {node['html'][:200]}"
+            for one in Axe().run(page).response["violations"]
+            if one["impact"] in ("serious", "critical")
+            for node in one["nodes"]
+        ]
     context.close()
     assert serious == []
 

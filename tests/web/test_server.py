@@ -12,6 +12,8 @@ from urllib.parse import urlsplit
 import httpx
 import pytest
 
+from commands import principia
+
 SERVE = [sys.executable, "-m", "principia", "serve", "--no-browser"]
 CLAIM = "/api/claims/connectionism/hopfield/energy_never_rises"
 
@@ -56,9 +58,18 @@ def alive(pid):
         return False
 
 
-def test_ctrl_c_ends_it_and_everything_below_it(started):
+def test_it_survives_its_workers_and_ctrl_c_ends_everything_below_it(started):
+    """Not even the forkserver is left alive; the next measurement starts another."""
     process, address = started()
-    assert httpx.post(address.rstrip("/") + CLAIM, json={}, timeout=60).status_code == 200
+    root = address.rstrip("/")
+    before = httpx.post(root + CLAIM, json={"knobs": {"nets": 2}}, timeout=60).json()
+    for pid in descendants(process.pid):
+        os.kill(pid, signal.SIGKILL)
+    assert httpx.get(root).status_code == 200
+    after = httpx.post(root + CLAIM, json={"knobs": {"nets": 2}, "seed": 1}, timeout=90)
+    assert after.status_code == 200
+    assert after.json()["observation"]["verdict"] == before["observation"]["verdict"] == "holds"
+
     below = descendants(process.pid)
     assert below
     process.send_signal(signal.SIGINT)
@@ -70,19 +81,6 @@ def test_ctrl_c_ends_it_and_everything_below_it(started):
     while any(alive(one) for one in below) and time.monotonic() < deadline:
         time.sleep(0.1)
     assert not [one for one in below if alive(one)]
-
-
-def test_all_its_workers_are_killed_and_it_goes_on(started):
-    """Not even the forkserver is left; the next measurement starts another."""
-    process, address = started()
-    root = address.rstrip("/")
-    before = httpx.post(root + CLAIM, json={"knobs": {"nets": 2}}, timeout=60).json()
-    for pid in descendants(process.pid):
-        os.kill(pid, signal.SIGKILL)
-    assert httpx.get(root).status_code == 200
-    after = httpx.post(root + CLAIM, json={"knobs": {"nets": 2}, "seed": 1}, timeout=90)
-    assert after.status_code == 200
-    assert after.json()["observation"]["verdict"] == before["observation"]["verdict"] == "holds"
 
 
 def test_strangers_need_the_token(started):
@@ -167,15 +165,11 @@ def test_a_vanished_client_frees_its_worker(server):
 def test_a_taken_port_and_a_wrong_address_get_a_sentence(tmp_path):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        done = subprocess.run(
-            [*SERVE, "--port", str(port)], cwd=tmp_path, capture_output=True, text=True, timeout=60
-        )
+        done = principia("serve", "--no-browser", "--port", port, cwd=tmp_path)
     assert done.returncode == 2
     assert done.stderr == (
         f"serve: --port must be free; {port} is in use. Try --port {port + 1}.\n"
     )
-    done = subprocess.run(
-        [*SERVE, "--host", "256.1.1.1"], cwd=tmp_path, capture_output=True, text=True, timeout=60
-    )
+    done = principia("serve", "--no-browser", "--host", "256.1.1.1", cwd=tmp_path)
     assert done.returncode == 2
     assert done.stderr.startswith("serve: --host must be an address of this machine; got")

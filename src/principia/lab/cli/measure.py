@@ -162,19 +162,22 @@ def _report(findings: list, seeds: int, seed: int) -> None:
     )
 
 
-def errata() -> int:
+def errata(keys: tuple[str, ...] = (), *, jobs: Jobs | None = None) -> int:
     """List what is often misprinted: the misprint, what is right, and the number that decides.
 
     The misprinted formula is the control of its claim, so that the number is measured now.
+
+    Args:
+        keys: Chapters, pages, or single claims as page:claim; by default the whole course.
+        jobs: Number of processes; by default one a core.
     """
-    selection = [
-        (page, name)
-        for chapter in catalog.chapters()
-        for page in chapter.pages
-        for name in page.misprint_names
-    ]
+    chosen = keys or [chapter.name for chapter in catalog.chapters()]
+    selected = catalog.select(chosen, "errata")
+    selection = [(page, name) for page, name in selected if name in page.misprint_names]
+    if not selection:
+        raise UsageError(f"errata: {', '.join(keys)} has no misprints. Try principia errata.")
     with progress(len(selection), "measuring") as advance:
-        findings = check_all(selection, done=lambda key: advance(key))
+        findings = check_all(selection, jobs=jobs, done=lambda key: advance(key))
     for (page, name), finding in zip(selection, findings, strict=True):
         claim = page.claim(name)
         right, wrong = finding.measures[0], finding.controls[0]

@@ -131,6 +131,12 @@ class Page:
         """The page's own file and those of its rooms that there are."""
         return (self.path, *(one for one in map(self.room, ROOMS) if one.is_file()))
 
+    @property
+    def modules(self) -> tuple[str, ...]:
+        """The names of the modules in those files."""
+        rooms = [room for room in ROOMS if self.room(room).is_file()]
+        return (self.module, *(room_module(self.module, room) for room in rooms))
+
     @functools.cached_property
     def _room_trees(self) -> dict[str, ast.Module]:
         found = {name: self.room(name) for name in ROOMS}

@@ -2,7 +2,8 @@ r"""Where files of data sets lie, and how they get there.
 
 Searched are `--data-dir`, then the folder that PRINCIPIA_DATA names, then the user's cache. What is
 in none of them is downloaded into the cache: at most as many bytes as it must have, kept only if
-its SHA-256 is right, under its name only when it is whole.
+its SHA-256 is right, under its name only when it is whole. With PRINCIPIA_OFFLINE=1 nothing is
+downloaded.
 """
 
 import hashlib
@@ -22,10 +23,24 @@ from principia.lab.params import UsageError
 from principia.lab.progress import progress
 from principia.lab.storage import cache_folder
 
-__all__ = ["Remote", "RemoteFolder", "find", "find_folder", "folders"]
+__all__ = ["MissingData", "Remote", "RemoteFolder", "find", "find_folder", "folders"]
 
 TIMEOUT = 30  # seconds without a byte
 CHUNK = 1 << 16
+
+
+@final
+class MissingData(UsageError):
+    """A file of a data set is in none of the data folders, and cannot be downloaded.
+
+    Args:
+        relative: Its place in a data folder.
+        sentence: What to do about it.
+    """
+
+    def __init__(self, relative: str, sentence: str) -> None:
+        super().__init__(sentence)
+        self.relative = relative
 
 
 @final
@@ -127,6 +142,8 @@ def _incoming(relative: str, data_dir: Path | None) -> Iterator[Path]:
 
 def _download(url: str, path: Path, limit: int, relative: str, data_dir: Path | None) -> str:
     """Write what an address gives into a file, never more than the limit; return its SHA-256."""
+    if os.environ.get("PRINCIPIA_OFFLINE"):
+        raise _missing(relative, data_dir, " (PRINCIPIA_OFFLINE forbids to download it)")
     digest, left = hashlib.sha256(), limit
     try:
         with (
@@ -162,11 +179,12 @@ def _unzip_beginning(path: Path, size: int) -> str:
     return hashlib.sha256(content).hexdigest()
 
 
-def _missing(relative: str, data_dir: Path | None, reason: str) -> UsageError:
+def _missing(relative: str, data_dir: Path | None, reason: str) -> MissingData:
     places = ", ".join(map(str, folders(data_dir)))
-    return UsageError(
+    return MissingData(
+        relative,
         f"data: {relative} must be in a data folder; found in none of {places}{reason}. "
-        "Put it there, or name its folder in PRINCIPIA_DATA."
+        "Put it there, or name its folder in PRINCIPIA_DATA.",
     )
 
 

@@ -37,7 +37,7 @@ def picture_of_regions(
 ) -> None:
     """Counts and draws the regions of networks of one size and more and more layers.
 
-    On two moons, for five seeds, and on a plane through three handwritten digits.
+    On two moons, for five seeds (quick: three), and on a plane through three handwritten digits.
     """
     depths, (x, y, x_test, y_test) = range(1, layers + 1), handwriting(run)
     train, test = (x.flatten(1), y), (x_test.flatten(1), y_test)
@@ -45,7 +45,7 @@ def picture_of_regions(
     table: dict[str, list[Any]] = {"digits": [
         [_trained(run, f"digits-{d}", units, d, train, test, (-1, 2, -1, 2), three) for d in depths]
     ], "moons": []}
-    for k in range(5):
+    for k in range(5 if run.full else 3):
         train, test = (moons(run.seed.child((k, part)).torch(), 400) for part in "ab")
         table["moons"].append([
             _trained(run, f"moons-{k}-{d}", units, d, train, test, (-3, 3, -3, 3)) for d in depths

@@ -43,13 +43,20 @@ def network(
 )
 def deep_mlp(
     run: Run, *, width: Annotated[int, Range(8, 128)] = 32,
-    seeds: Annotated[int, Range(1, 10)] = 3, lr: Annotated[float, Range(1e-4, 0.1)] = 3e-3,
+    seeds: Annotated[int, Range(1, 10)] | None = None,
+    lr: Annotated[float, Range(1e-4, 0.1)] = 3e-3,
 ) -> None:
-    """Trains plain, residual and dense networks of up to 50 hidden layers to read digits."""
+    """Trains plain, residual and dense networks of up to 50 hidden layers to read digits.
+
+    Args:
+        width: Width of the plain and the residual networks.
+        seeds: Trainings of each; by default 3 at full budget, else 1.
+        lr: Learning rate of Adam.
+    """
     x, y = handwriting(run)[:2]
     data, means, models = (x.flatten(1), y), {}, {}
-    depths, steps = ((5, 10, 20, 50), 1000) if run.full else ((5, 50), 300)
-    repeats = seeds if run.full else min(seeds, 2)  # a third would take the seconds of quick
+    depths, steps = ((5, 10, 20, 50), 1000) if run.full else ((5, 50), 200)
+    repeats = seeds or (3 if run.full else 1)
     for kind, depth in itertools.product(COLORS, depths):
         losses = []
         for number in range(1 if kind == "dense" else repeats):

@@ -371,7 +371,7 @@ def rewind_is_exact(
 @claim(control={"lr": 0.02}, source="Cohen et al. 2021, sec. 3")
 def edge_of_stability(
     seed: Seed, *, lr: Annotated[float, Range(0.02, 0.3)] = 0.2,
-    steps: Annotated[int, Range(2000, 6000)] = 2000, width: Annotated[int, Range(16, 32)] = 24,
+    steps: Annotated[int, Range(2000, 6000)] = 2000, width: Annotated[int, Range(16, 32)] = 16,
 ) -> Evidence:
     r"""Gradient descent raises the sharpness to $2/\eta$, and there it stays."""
     x, y, _, _ = _digits(150, torch.float64)

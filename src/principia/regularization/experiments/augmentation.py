@@ -94,20 +94,21 @@ class _OfAnyPictures(Callback):
     "plain network by a third; to beat are the same networks without, by 3 points with 300 labels",
 )
 def small_data(
-    run: Run, *, pairs: Annotated[int, Range(2, 20)] = 5,
-    labels: Annotated[int, Range(50, 1400)] = 300, epochs: Annotated[int, Range(1, 500)] = 120,
+    run: Run, *, pairs: Annotated[int, Range(2, 20)] | None = None,
+    labels: Annotated[int, Range(50, 1400)] = 300,
+    epochs: Annotated[int, Range(1, 500)] | None = None,
 ) -> None:
     """Trains a convolutional and a plain network on few digits, with shifts and turns and without.
 
     Args:
-        pairs: Trainings with and without, each pair with its own digits and weights.
+        pairs: Trainings with and without, each pair with its own digits and weights; by default 5
+            at full budget, else 2.
         labels: Digits to learn from.
-        epochs: How often they are shown.
+        epochs: How often they are shown; by default 120 times at full budget, else 50 times.
     """
     x, y, x_test, y_test = handwriting(run)
     side = x.shape[-1]
-    if not run.full:
-        pairs, epochs = min(pairs, 3), min(epochs, 50)
+    pairs, epochs = pairs or (5 if run.full else 2), epochs or (120 if run.full else 50)
     augment = Augment(Shift(-side / 14, side / 14), Rotate(-15, 15), side=side)
     models: dict[str, nn.Module] = {}
     scores: dict[str, list[float]] = {}

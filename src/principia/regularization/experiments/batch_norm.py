@@ -33,7 +33,7 @@ QUICK_RATES, FULL_RATES = (0.2, 0.5), (0.05, 0.1, 0.2, 0.5)
 )
 def bn_speed(
     run: Run, *, lrs: tuple[Rate, ...] | None = None, epochs: Annotated[int, Range(2, 30)] = 10,
-    pairs: Annotated[int, Range(2, 10)] = 3,
+    pairs: Annotated[int, Range(2, 10)] | None = None,
 ) -> None:
     """Counts the epochs to a test accuracy with batch normalization and without.
 
@@ -45,10 +45,11 @@ def bn_speed(
             chance.
         epochs: Of each training of a pair, and at most of a trial; a network that is not there yet
             counts as one epoch more.
-        pairs: Starts and orders of the data, each with and without.
+        pairs: Starts and orders of the data, each with and without; by default 3 at full budget,
+            else 2.
     """
     goal, size, rates = (0.903, 50, FULL_RATES) if run.full else (0.95, 32, QUICK_RATES)
-    rates = sorted({*(lrs or rates)})
+    rates, pairs = sorted({*(lrs or rates)}), pairs or (3 if run.full else 2)
     if run.full:
         (x, y), test = (fashion(split, data_dir=run.data_dir) for split in ("train", "test"))
     else:

@@ -1,0 +1,123 @@
+"""Which tests run: all of them, a sample of the expensive ones, or what a change can break.
+
+- `make test` takes a sample where a test says so: `@pytest.mark.sampled(12)` keeps twelve of its
+  cases. Which ones is decided by a hash of the commit, so that other commits look at other cases,
+  and a failure can be repeated.
+- `make test-all` (--whole) takes everything.
+- `make test-quick` (--quick) takes the lab, one page of each kind, and the pages whose files have
+  changed since a revision of git (--since), or that import what has changed.
+"""
+
+import functools
+import hashlib
+import inspect
+import subprocess
+from pathlib import Path
+
+import pytest
+import torch
+from sklearn.base import BaseEstimator
+
+from principia.lab.course import catalog
+from principia.lab.course.imports import module_of, needed
+from principia.lab.course.rooms import page_key
+from principia.lab.training import Callback
+
+ROOT = Path(__file__).parents[1]
+KINDS = (torch.nn.Module, torch.optim.Optimizer, BaseEstimator, Callback)
+
+
+def sampled(items):
+    """Leave out the cases of sampled tests that this commit does not look at."""
+    groups = {}
+    for item in items:
+        if item.get_closest_marker("sampled"):
+            groups.setdefault(item.nodeid.split("[")[0], []).append(item)
+    left_out = set()
+    for group in groups.values():
+        (size,) = group[0].get_closest_marker("sampled").args
+        left_out.update(sorted(group, key=_dice)[size:])
+    return [item for item in items if item not in left_out]
+
+
+def _dice(item):
+    return hashlib.sha256(f"{_commit()} {item.nodeid}".encode()).digest()
+
+
+@functools.cache
+def _commit():
+    try:
+        return _git("rev-parse", "HEAD")
+    except (OSError, subprocess.CalledProcessError):  # an archive of the sources
+        return "no git here"
+
+
+def _git(*words):
+    command = ["git", "-C", str(ROOT), *words]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+
+def quick(items, since):
+    """Keep the tests of the lab, of one page of each kind, and of what changed since a revision."""
+    files = changed(since)
+    pages = {*one_of_each_kind(), *concerned(files)}
+    return [
+        item for item in items
+        if (page_of(item) in pages if page_of(item) else item.path in files or not slow(item))
+    ]
+
+
+def changed(since):
+    """Find the files that differ from a revision, with those that git does not know yet."""
+    try:
+        known = _git("diff", "--name-only", since, "--")
+        new = _git("ls-files", "--others", "--exclude-standard")
+    except subprocess.CalledProcessError:
+        sentence = f"--since must be a revision of git; got {since}. Try git log."
+        raise pytest.UsageError(sentence) from None
+    return {ROOT / line for line in (known + new).splitlines()}
+
+
+def concerned(files):
+    """Name the pages that have or need a changed file; the lab's have tests of their own."""
+    modules = {module_of(file) for file in files} - {None}
+    course = {one for one in modules if not one.startswith("principia.lab")}
+    return [page.key for page in every_page() if needed(page.modules) & course]
+
+
+def one_of_each_kind():
+    """Name the first page with a network, an optimizer, an estimator, a callback, a function."""
+    found = {}
+    for page in every_page():
+        things = [one.thing for one in page.components() if inspect.isclass(one.thing)]
+        kinds = [kind for kind in KINDS if any(issubclass(one, kind) for one in things)]
+        for kind in kinds or [None]:
+            found.setdefault(kind, page.key)
+    return found.values()
+
+
+def every_page():
+    return [page for chapter in catalog.chapters() for page in chapter.pages]
+
+
+def page_of(item):
+    """Name the page that a test is about, if it is about one."""
+    for value in (getattr(item, "callspec", None) and item.callspec.params.values()) or ():
+        if isinstance(value, catalog.Page):
+            return value.key
+        if isinstance(value, str) and value.split(":")[0] in _keys():
+            return value.split(":")[0]
+    key = f"{item.path.parent.name}/{item.path.stem.removeprefix('test_')}"
+    if item.path.is_relative_to(ROOT / "src"):
+        key = page_key(module_of(item.path))
+    return key if key in _keys() else None
+
+
+@functools.cache
+def _keys():
+    return {page.key for page in every_page()}
+
+
+def slow(item):
+    """Whether a test of the lab is left out where its own file has not changed."""
+    return item.get_closest_marker("slow") is not None

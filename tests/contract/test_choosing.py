@@ -1,0 +1,67 @@
+"""The sizes of the suite: a sample that a commit decides, and the tests that a change concerns."""
+
+from types import SimpleNamespace
+
+import pytest
+
+import choosing
+from principia.lab.course import catalog
+
+ROOT = choosing.ROOT
+
+
+class Case:
+    """A test as pytest has collected it."""
+
+    def __init__(self, nodeid, size=None):
+        self.nodeid = nodeid
+        self.mark = size and SimpleNamespace(args=(size,))
+
+    def get_closest_marker(self, name):
+        return self.mark if name == "sampled" else None
+
+
+def test_a_sample_has_its_size_and_other_commits_take_others(monkeypatch):
+    items = [Case(f"tests/test_x.py::test_y[{number}]", 12) for number in range(60)]
+    plain = [Case("tests/test_x.py::test_z")]
+    seen, samples = set(), []
+    for commit in "abcdefghijklmnopqrst":
+        monkeypatch.setattr(choosing, "_commit", lambda commit=commit: commit)
+        kept = choosing.sampled([*items, *plain])
+        assert kept == choosing.sampled([*items, *plain]), "a failure can be repeated"
+        assert kept[-1] is plain[0]
+        assert len(kept) == 13
+        samples.append(frozenset(one.nodeid for one in kept))
+        seen |= samples[-1]
+    assert len(set(samples)) == 20
+    assert len(seen) == 61, "twenty commits have looked at everything"
+
+
+def test_a_changed_page_concerns_those_that_import_it():
+    found = choosing.concerned({ROOT / "src/principia/networks/mlp.py"})
+    assert {"networks/mlp", "regularization/dropout"} <= set(found)
+    assert "mathematics/group" not in found
+    room = choosing.concerned({ROOT / "src/principia/networks/claims/mlp.py"})
+    assert room == ["networks/mlp"]
+    lab = choosing.concerned({ROOT / "src/principia/lab/seeds.py", ROOT / "README.md"})
+    assert lab == [], "the lab has tests of its own"
+
+
+def test_there_is_one_page_of_each_kind():
+    pages = [catalog.page(key) for key in choosing.one_of_each_kind()]
+    assert 3 <= len(pages) <= len(choosing.KINDS) + 1
+    assert "connectionism/perceptron" in {page.key for page in pages}, "the first estimator"
+
+
+def test_every_test_of_a_page_is_known_as_one(request):
+    """By its parameters, its file in the tests or its file in the sources."""
+    found = {choosing.page_of(item) for item in request.session.items}
+    pages = {page.key for page in choosing.every_page()}
+    assert found <= {None, *pages}
+    if len(request.session.items) > 5000:  # the suite as a whole
+        assert found == {None, *pages}
+
+
+def test_a_revision_that_is_not_there_is_told():
+    with pytest.raises(pytest.UsageError, match="--since must be a revision of git; got nowhere"):
+        choosing.changed("nowhere")

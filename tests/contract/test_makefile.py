@@ -1,0 +1,113 @@
+"""The Makefile on a fresh machine: no data folder, no browser, no network, an empty home.
+
+What needs a thing that is not there is skipped with a sentence; where it is required, the same
+sentence is a failure.
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PARTS = ("Makefile", "README.md", "benchmarks", "conftest.py", "constraints.txt", "docs",
+         "pyproject.toml", "src", "tests")
+IGNORED = shutil.ignore_patterns("__pycache__", "*.egg-info", ".pytest_cache")
+# Python reads this at its start: whoever asks for another machine is told that there is none
+NO_NETWORK = """
+import socket
+connect = socket.socket.connect
+def refused(self, address):
+    if self.family != socket.AF_UNIX and address[0] not in ("127.0.0.1", "::1", "localhost"):
+        raise OSError(101, "Network is unreachable")
+    return connect(self, address)
+socket.socket.connect = refused
+socket.getaddrinfo = lambda *_, **__: (_ for _ in ()).throw(socket.gaierror(-3, "no network"))
+"""
+NEEDY = [
+    "tests/lab/test_data.py",
+    "tests/lab/test_downloads.py",
+    "tests/web/test_browser.py::test_search_as_you_type_by_keyboard_alone",
+    "tests/contract/test_races.py::test_all_sides_do_the_same_work[lab:fit_fashion]",
+]
+
+
+@pytest.fixture(scope="module")
+def clone(tmp_path_factory):
+    """The sources alone, as git would bring them."""
+    if not (Path(sys.prefix) / ".dev").exists():
+        pytest.skip("this Python was not set up by make")
+    home = tmp_path_factory.mktemp("fresh")
+    for name in PARTS:
+        if (ROOT / name).is_dir():
+            shutil.copytree(ROOT / name, home / "clone" / name, ignore=IGNORED)
+        else:
+            shutil.copy2(ROOT / name, home / "clone" / name)
+    (home / "python").mkdir()
+    (home / "python/sitecustomize.py").write_text(NO_NETWORK)
+    (home / "empty").mkdir()
+    return home
+
+
+def make(clone, *words, **variables):
+    """Run a target with the packages that are installed already: nothing can be fetched."""
+    stamps = [word for name in (".core", ".dev") for word in ("-o", f"{sys.prefix}/{name}")]
+    environment = {
+        "PATH": os.environ["PATH"], "LANG": "C.UTF-8", "HOME": str(clone / "empty"),
+        "PYTHONPATH": os.pathsep.join([str(clone / "python"), str(clone / "clone/src")]),
+        "PRINCIPIA_CHROMIUM": "nowhere", "PYTHONDONTWRITEBYTECODE": "1", **variables,
+    }
+    return subprocess.run(
+        ["make", *stamps, f"VENV={sys.prefix}", *words], cwd=clone / "clone", env=environment,
+        capture_output=True, text=True, timeout=1200, check=False,
+    )
+
+
+def test_there_is_no_network_here(clone):
+    asked = "import urllib.request as one; one.urlopen('http://93.184.215.14', timeout=5)"
+    environment = {**os.environ, "PYTHONPATH": str(clone / "python")}
+    done = subprocess.run(
+        [sys.executable, "-c", asked], env=environment, capture_output=True, text=True, check=False
+    )
+    assert "Network is unreachable" in done.stderr
+
+
+def test_the_tour_needs_nothing_but_the_packages(clone):
+    done = make(clone, "run")
+    assert done.returncode == 0, done.stdout + done.stderr
+    report = clone / "clone/principia-tour.html"
+    assert str(report) in done.stdout
+    assert "Try next:" in done.stdout
+    page = report.read_text()
+    assert "<math" in page
+    assert "Plotly.newPlot" in page
+    assert "<script src" not in page
+
+
+def test_what_needs_more_is_skipped_and_counted(clone):
+    done = make(clone, "test", "JOBS=0", f"TESTS={' '.join(NEEDY)}", PYTEST_ADDOPTS="-q")
+    assert done.returncode == 0, done.stdout + done.stderr
+    told = [line for line in done.stdout.splitlines() if line.startswith("SKIPPED")]
+    for sentence in (
+        "no browser: install Chromium by make browser, or name it in PRINCIPIA_CHROMIUM",
+        "no data: name a folder that has the data set mnist in PRINCIPIA_DATA",
+        "no data: name a folder that has the data set fashion-mnist in PRINCIPIA_DATA",
+    ):
+        assert [line for line in told if line.endswith(sentence)], done.stdout
+    assert "seconds of the workers, by folder" in done.stdout
+
+
+@pytest.mark.parametrize("variables", [{"CI": "true"}, {"PYTEST_ADDOPTS": "--require=browser"}])
+def test_where_it_is_required_the_tests_fail(clone, variables):
+    done = make(clone, "test", "JOBS=0", f"TESTS={NEEDY[2]}", **variables)
+    assert done.returncode != 0
+    assert "no browser: install Chromium by make browser" in done.stdout
+
+
+def test_an_unknown_requirement_is_told(clone):
+    done = make(clone, "test", "JOBS=0", "TESTS=tests/lab/test_data.py --require=luck")
+    assert done.returncode != 0
+    assert "--require: kinds must be among browser, data; got luck." in done.stderr

@@ -1,0 +1,32 @@
+"""What the end of a run of the tests tells: how many seconds each folder has taken.
+
+The slowest tests are told by pytest itself (--durations). Growth is seen where it happens.
+"""
+
+from collections import Counter
+from pathlib import PurePosixPath
+
+import pytest
+
+
+def place_of(nodeid):
+    """Name the row of a test: its folder, or its file where a folder has many subjects."""
+    path = PurePosixPath(nodeid.split("::")[0])
+    if path.parts[:2] == ("tests", "contract"):
+        return str(path)
+    return str(PurePosixPath(*path.parts[:-1][:3])) or "."
+
+
+def pytest_terminal_summary(terminalreporter):
+    seconds, tests = Counter(), Counter()
+    for reports in terminalreporter.stats.values():
+        for report in reports:
+            if isinstance(report, pytest.TestReport):
+                seconds[place_of(report.nodeid)] += report.duration
+                tests[place_of(report.nodeid)] += report.when == "call"
+    if not seconds:
+        return
+    terminalreporter.section("seconds of the workers, by folder")
+    for place, taken in seconds.most_common():
+        terminalreporter.line(f"{taken:8.1f} s  {tests[place]:6,} tests  {place}")
+    terminalreporter.line(f"{seconds.total():8.1f} s  {tests.total():6,} tests  together")
