@@ -41,6 +41,7 @@ def clone(tmp_path_factory):
     if not (Path(sys.prefix) / ".dev").exists():
         pytest.skip("this Python was not set up by make")
     home = tmp_path_factory.mktemp("fresh")
+    (home / "clone").mkdir()
     for name in PARTS:
         if (ROOT / name).is_dir():
             shutil.copytree(ROOT / name, home / "clone" / name, ignore=IGNORED)

@@ -8,7 +8,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from torch import nn
-from torch.optim.lr_scheduler import CosineAnnealingLR, OneCycleLR
+from torch.optim.lr_scheduler import OneCycleLR
 
 from principia.lab.params import UsageError
 from principia.lab.runs import Run
@@ -22,7 +22,6 @@ from principia.lab.training import (
     EarlyStopping,
     OneCycle,
     Reconstruction,
-    Schedule,
     Supervised,
     accuracy,
     checkpoints,
@@ -198,25 +197,6 @@ def test_a_kill_before_earlier_checkpoints_are_gone_leaves_none_of_them(
     train(tmp_path, data)
     ((_, left),) = checkpoints.checkpoints(tmp_path / "checkpoints" / "model")
     assert checkpoints.load(left)[1]["finished"]
-
-
-@pytest.mark.parametrize("optimizer", ["LBFGS", "Adagrad", "RMSprop", "NAdam", "SGD"])
-def test_every_optimizer_resumes_exactly(tmp_path, data, optimizer):
-    def go(folder, stop_after=math.inf):
-        model = nn.Linear(4, 2)
-        nn.init.zeros_(model.weight), nn.init.zeros_(model.bias)
-        settings = {"momentum": 0.9} if optimizer == "SGD" else {}
-        kind = getattr(torch.optim, optimizer)(model.parameters(), lr=0.1, **settings)
-        taken = itertools.count(1)
-        run = Run(Seed(1), folder=folder, save_every=0.0)
-        run.asked_to_stop = lambda: next(taken) >= stop_after
-        fit(model, data, CROSS_ENTROPY, kind, epochs=3, batch_size=20, run=run,
-            callbacks=[Schedule(CosineAnnealingLR)])
-        return model
-
-    with pytest.raises(KeyboardInterrupt):
-        go(tmp_path, 4)
-    assert same(go(tmp_path), go(None))
 
 
 def test_lbfgs_searches_along_its_direction(data):

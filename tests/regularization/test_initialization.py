@@ -183,7 +183,7 @@ def test_every_length_is_kept_not_only_their_mean():
 
 @pytest.mark.parametrize(
     ("budget", "starts", "epochs", "parts"),
-    [("quick", ("he", "default", "orthogonal"), 15, []),
+    [("quick", ("he", "default", "orthogonal"), 12, []),
      ("full", ("he", "default", "orthogonal", "glorot"), 3, [OneCycle])],
 )
 def test_every_start_is_trained_in_every_pair(budget, starts, epochs, parts, monkeypatch):

@@ -24,13 +24,16 @@ def status(tab, *wanted, seconds=180):
 
 
 @pytest.fixture(scope="module")
-def shared(chromium):
-    """One visitor for all tests: a visitor has one experiment at a time."""
+def shared(chromium, server):
+    """One visitor with a run that has ended: a visitor has one experiment at a time."""
     context = chromium.new_context(viewport={"width": 1280, "height": 900})
     page = context.new_page()
     page.complaints = []
     page.on("pageerror", lambda error: page.complaints.append(f"error: {error}"))
     page.on("console", lambda said: said.type == "error" and page.complaints.append(said.text))
+    start(page, server, units="20", epochs="1")
+    status(page, "reached", "missed")
+    page.ended = page.url
     yield page
     context.close()
 
@@ -53,10 +56,9 @@ def test_an_experiment_streams_is_cancelled_and_ends_when_resumed(shared, server
     assert tab.complaints == []
 
 
-def test_the_report_opens_and_cannot_touch_the_server(shared, server):
+def test_the_report_opens_and_cannot_touch_the_server(shared):
     tab = shared
-    tab.goto(f"{server}/runs")
-    tab.locator("a[href^='/runs/networks']").first.click()
+    tab.goto(tab.ended)
     with tab.context.expect_page() as opened:
         tab.locator("#report").evaluate("(link) => { link.target = '_blank'; link.click(); }")
     report = opened.value
@@ -70,13 +72,12 @@ def test_the_report_opens_and_cannot_touch_the_server(shared, server):
 
 def test_two_runs_are_compared(shared, server):
     tab = shared
-    start(tab, server, units="20", epochs="2")
+    start(tab, server, units="30", epochs="1")
     status(tab, "reached", "missed")
+    names = [address.rpartition("/")[2] for address in (tab.ended, tab.url)]
     tab.goto(f"{server}/runs")
-    boxes = tab.locator("input[name=compare]")
-    expect(boxes).to_have_count(2)
-    for place in range(2):
-        boxes.nth(place).check()
+    for name in names:
+        tab.locator(f"input[name=compare][value={name}]").check()
     tab.get_by_role("button", name="Compare").click()
     expect(tab.locator("#compared .main-svg").first).to_be_visible(timeout=30_000)
     expect(tab.locator("#compared")).to_contain_text("units")

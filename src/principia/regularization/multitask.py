@@ -302,8 +302,8 @@ def shared_subspace(
         sweeps: How often to alternate.
 
     Example:
-        >>> X = torch.randn(10, 6, 8)  # fewer samples than inputs, but ten tasks
-        >>> w = torch.randn(10, 1) * torch.randn(8)
+        >>> X = torch.randn(30, 6, 8)  # fewer samples than inputs, but thirty tasks
+        >>> w = torch.randn(30, 1) * torch.randn(8)
         >>> found = shared_subspace(X, (X @ w[..., None])[..., 0], k=1)
         >>> torch.allclose(found, w, atol=1e-3)
         True
