@@ -21,13 +21,13 @@ REQUIRED = set()  # the kinds without which tests fail; conftest.py fills it in
 
 def require(text):
     """Remember which kinds are required: their names with commas, or what CI says."""
-    kinds = KINDS if text is None and os.environ.get("CI") else (text or "").split(",")
-    unknown = {kind.strip() for kind in kinds} - {*KINDS, ""}
-    if unknown:
+    told = ",".join(KINDS) if text is None and os.environ.get("CI") else text or ""
+    kinds = {kind.strip() for kind in told.split(",")} - {""}
+    if unknown := kinds - {*KINDS}:
         raise pytest.UsageError(
-            f"--require: kinds must be among {', '.join(KINDS)}; got {', '.join(unknown)}."
+            f"--require: kinds must be among {', '.join(KINDS)}; got {', '.join(sorted(unknown))}."
         )
-    REQUIRED.update(kind.strip() for kind in kinds)
+    REQUIRED.update(kinds)
 
 
 def lacking(kind, sentence):

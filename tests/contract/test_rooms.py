@@ -117,57 +117,51 @@ def test_the_import_contracts_know_every_chapter():
     assert {one.removesuffix(".*") for one in rooms["source_modules"]} == own
 
 
-@pytest.fixture(scope="module")
-def loaded():
-    """What importing each page loads in a process that has torch and NumPy already."""
-    modules = {page.key: page.module for page in PAGES}
-    code = f"""
-import importlib, json, os, sys
+LOADING = """
+import importlib, json, sys
 import torch, numpy
-found, before = {{}}, set(sys.modules)
-for key, module in {modules!r}.items():
-    ours, theirs = os.pipe()
-    if not os.fork():
-        importlib.import_module(module)
-        os.write(theirs, json.dumps(sorted(set(sys.modules) - before)).encode())
-        os._exit(0)
-    os.close(theirs)
-    found[key] = json.loads(open(ours).read())
-    os.wait()
+found, before = {}, set(sys.modules)
+for module in sys.argv[1:]:
+    importlib.import_module(module)
+    found[module] = sorted(set(sys.modules) - before)
+    before = set(sys.modules)
 print(json.dumps(found))
 """
-    # a pipe takes 64 KB; the child writes after its parent has begun to read
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=600
-    )
+
+
+def loaded_by(pages):
+    """Name what each page loads beyond those before it, torch and NumPy."""
+    words = [sys.executable, "-c", LOADING, *(page.module for page in pages)]
+    done = subprocess.run(words, capture_output=True, text=True, check=True, timeout=600)
     return json.loads(done.stdout)
 
 
-def estimators(page):
-    """Name the components of a page that are estimators of scikit-learn."""
-    return [
-        one.name for one in page.components()
-        if inspect.isclass(one.thing) and issubclass(one.thing, BaseEstimator)
-    ]
+def has_estimators(page):
+    """Whether a component is an estimator of scikit-learn."""
+    return any(
+        inspect.isclass(one.thing) and issubclass(one.thing, BaseEstimator)
+        for one in page.components()
+    )
 
 
-@every_page
-def test_a_component_costs_what_it_needs(page, loaded):
+def test_components_cost_what_they_need():
     """No plots, no tables, no claims; scikit-learn only where a component is an estimator."""
-    roots = {one.split(".")[0] for one in loaded[page.key]}
-    assert "plotly" not in roots
-    if not estimators(page):
-        assert not roots & {"sklearn", "pandas"}
-    rooms = [one for one in loaded[page.key] if set(one.split(".")) & {"claims", "experiments"}]
-    assert [one for one in rooms if not one.startswith("principia.lab.")] == []
-    lab = {one for one in loaded[page.key] if one.startswith("principia.lab.")}
-    assert not lab & {"principia.lab.evidence", "principia.lab.figures", "principia.lab.cli"}
+    loaded = loaded_by(sorted(PAGES, key=has_estimators))  # the first to load a thing is told
+    for page in PAGES:
+        roots = {one.split(".")[0] for one in loaded[page.module]}
+        assert "plotly" not in roots, page.key
+        assert has_estimators(page) or not roots & {"sklearn", "pandas"}, page.key
+        ours = [one for one in loaded[page.module] if one.startswith("principia.")]
+        assert [one for one in ours if set(one.split(".")[2:3]) & set(ROOMS)] == [], page.key
+        lab = {f"principia.lab.{one}" for one in ("evidence", "figures", "cli")}
+        assert not lab & set(ours), page.key
 
 
-def test_a_network_costs_little_more_than_torch(loaded):
-    beside = [one for one in loaded["networks/mlp"] if not one.startswith("principia.")]
+def test_a_network_costs_little_more_than_torch():
+    (loaded,) = loaded_by([catalog.page("networks/mlp")]).values()
+    beside = [one for one in loaded if not one.startswith("principia.")]
     assert {one.split(".")[0] for one in beside} <= {"jaxtyping", "numpy", "principia"}
-    assert len(loaded["networks/mlp"]) < 60
+    assert len(loaded) < 60
 
 
 SCRIPT = '''

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from commands import process, processed
+
 ROOT = Path(__file__).parents[2]
 ROOMS = ("", "claims", "experiments")
 IGNORED = shutil.ignore_patterns("__pycache__", "*.egg-info")
@@ -40,24 +42,21 @@ def copied(home):
 
 
 def principia(environment, *arguments):
-    command = [sys.executable, "-m", "principia", *arguments]
-    return subprocess.run(
-        command, capture_output=True, text=True, env=environment, timeout=300, check=False
+    return process(*arguments, env=environment)
+
+
+def test_it_is_listed_shown_checked_and_run(copied, home):
+    key, runs = "connectionism/my_idea", str(home / "runs")
+    listed, shown, checked, ran = processed(
+        ("ls", "connectionism"), ("show", key), ("check", key, "--seeds", "3", "--jobs", "1"),
+        ("run", key, "--budget", "full", "--runs-dir", runs, "--threads", "1"), env=copied,
     )
-
-
-def test_it_is_listed_shown_and_checked(copied, home):
-    listed = principia(copied, "ls", "connectionism")
     assert "connectionism/my_idea\t2\t1\tThe running average" in listed.stdout
-    shown = principia(copied, "show", "connectionism/my_idea")
     assert shown.returncode == 0, shown.stderr
     assert "mₜ = β mₜ₋₁ + (1 − β) xₜ" in shown.stdout
     assert "running_average(x, *, decay=0.9, corrected=True)" in shown.stdout
-    checked = principia(copied, "check", "connectionism/my_idea", "--seeds", "3")
     assert checked.returncode == 0, checked.stdout + checked.stderr
     assert "2 of 2 claims hold" in checked.stdout
-    runs = str(home / "runs")
-    ran = principia(copied, "run", "connectionism/my_idea", "--budget", "full", "--runs-dir", runs)
     assert ran.returncode == 0, ran.stdout + ran.stderr
 
 
@@ -149,8 +148,8 @@ def test_a_third_party_adds_a_chapter(tmp_path):
     made = principia(environment, "new", "guest/my_idea")
     assert made.returncode == 0, made.stderr
     assert all((package / room / "my_idea.py").is_file() for room in ROOMS)
-    assert "guest/my_idea\t2\t1\t" in principia(environment, "ls", "guest").stdout
-    checked = principia(environment, "check", "guest")
+    listed, checked = processed(("ls", "guest"), ("check", "guest", "--jobs", "1"), env=environment)
+    assert "guest/my_idea\t2\t1\t" in listed.stdout
     assert checked.returncode == 0, checked.stdout + checked.stderr
 
 
