@@ -170,19 +170,6 @@ def test_doctor_finds_the_data(tmp_path):
     assert "torch\t" in done.stdout
 
 
-def test_tour_writes_one_report_that_needs_no_network(tmp_path):
-    done = principia("tour", cwd=tmp_path)
-    assert done.returncode == 0, done.stdout + done.stderr
-    report = tmp_path / "principia-tour.html"
-    assert str(report) in done.stdout
-    assert "Try next:" in done.stdout
-    page = report.read_text()
-    assert "<math" in page
-    assert "Plotly.newPlot" in page
-    assert "<script src" not in page
-    assert [one.name for one in tmp_path.iterdir()] == ["principia-tour.html"]
-
-
 def test_a_closed_pipe_is_silent():
     shell = f"{sys.executable} -m principia show connectionism/perceptron | head -n 1"
     done = subprocess.run(

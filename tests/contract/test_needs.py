@@ -32,9 +32,9 @@ def test_where_it_is_required_it_fails_with_the_same_sentence(text):
 def test_ci_requires_everything_unless_told_otherwise(monkeypatch):
     monkeypatch.setenv("CI", "true")
     needs.require("")
-    assert needs.REQUIRED == set()
+    assert not needs.REQUIRED
     needs.require(None)
-    assert needs.REQUIRED == set(needs.KINDS)
+    assert sorted(needs.REQUIRED) == sorted(needs.KINDS)
 
 
 @pytest.mark.usefixtures("required")

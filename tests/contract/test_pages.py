@@ -206,7 +206,7 @@ def test_claim_holds_and_its_control_is_refuted(page, name, seeds):
 
 
 @every_claim
-@pytest.mark.sampled(60)
+@pytest.mark.sampled(24)
 def test_claim_depends_on_its_seed_and_knobs_alone(page, name):
     claim = page.claim(name)
     first, again = (json.dumps(claim.observe(0, {}).to_json()) for _ in range(2))

@@ -22,6 +22,7 @@ def spoiled(result):
     return 0 * result, 1.1 * result, result + 1 + np.abs(result).max(initial=0.0)
 
 
+@pytest.mark.sampled(16)
 @pytest.mark.parametrize("key", RACES)
 def test_all_sides_do_the_same_work(key):
     race = RACES[key]

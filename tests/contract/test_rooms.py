@@ -72,7 +72,7 @@ def test_nobody_imports_private_names_or_hides_an_import(page, room):
 
 def allowed(node, page):
     """Whether an import may stand in a function: of an estimator's page, which loads a library."""
-    return node.module != page.module and estimators(catalog.page(key_of(node.module)))
+    return node.module != page.module and has_estimators(catalog.page(key_of(node.module)))
 
 
 def key_of(module):

@@ -32,7 +32,7 @@ def alive(pid):
     return state != "Z"
 
 
-async def until(condition, seconds=8.0):
+async def until(condition, seconds=60.0):
     """Wait for something that must become true."""
     end = time.monotonic() + seconds
     while not condition():

@@ -88,7 +88,7 @@ async def step(lab, steps, session="somebody", status=200, **more):
     return answer.json()
 
 
-async def until(condition, seconds=10.0):
+async def until(condition, seconds=60.0):
     """Wait for something that must become true."""
     end = time.monotonic() + seconds
     while not condition():

@@ -39,16 +39,16 @@ def test_a_listener_that_vanishes_costs_the_others_nothing(tmp_path):
             heard = list(events_of((await attentive).text))
             assert heard[-1][0] == "end"
             assert rows_of(heard) == logged(tmp_path, name) != []
-            await until(alone(lab), 5)
+            await until(listening(lab, 0))
 
     tell(story, tmp_path)
 
 
-def alone(lab):
-    async def nobody_listens():
-        return lab.runs.listeners == 0
+def listening(lab, count):
+    async def so_many():
+        return lab.runs.listeners == count
 
-    return nobody_listens
+    return so_many
 
 
 def test_a_listener_that_does_not_read_is_sent_no_more_than_it_takes(tmp_path):
@@ -62,17 +62,16 @@ def test_a_listener_that_does_not_read_is_sent_no_more_than_it_takes(tmp_path):
                 fcntl.flock(stream, fcntl.LOCK_EX)
                 reader, writer = await opened(address, folder.name, size=2048)
                 attentive = asyncio.create_task(lab.client.get(f"/api/runs/{folder.name}/events"))
-                await asyncio.sleep(1.0)
-                assert lab.runs.listeners == 2
+                await until(listening(lab, 2))
             heard = list(events_of((await attentive).text))
             assert heard[-1][0] == "end"
             assert rows_of(heard) == rows
-            await asyncio.sleep(0.5)
-            assert lab.runs.listeners == 1  # the run has ended, but it has not read that yet
+            # the run has ended, but the other has not read that yet
+            await until(listening(lab, 1))
             text = (await asyncio.wait_for(reader.read(), 30)).decode()
             writer.close()
             assert rows_of(events_of(text.partition("\r\n\r\n")[2])) == rows
-            await until(alone(lab), 5)
+            await until(listening(lab, 0))
 
     tell(story, tmp_path)
 
@@ -97,7 +96,7 @@ def test_listeners_beyond_the_limit_are_told_so(tmp_path, monkeypatch):
                 third[1].transport.abort()
                 return b" 200 " in line
 
-            await until(room, 5)
+            await until(room)
             two[1][1].transport.abort()
 
     tell(story, tmp_path)
