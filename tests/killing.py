@@ -17,8 +17,10 @@ import sys
 import time
 
 import pytest
+import torch
 
 from principia.lab.cli import main
+from principia.lab.training import checkpoints
 
 VARYING = {"config.json", ".lock"}  # the time at which a run began; the lock
 KILLS = 2
@@ -75,6 +77,36 @@ def run_killed_at(place, *words, changes, codes=(0,)):
     _let_it_end(place, _going_on(place, words, set()), codes)
 
 
+def interrupted_run(place, *words):
+    """Run until it saves, and press Ctrl-C; give what it said and its exit code."""
+    process = _forked(place, words)
+    deadline = time.monotonic() + 120
+    while not [*place.glob("runs/*/checkpoints/*/step-*")]:
+        assert time.monotonic() < deadline
+        assert process.is_alive(), (place / SAID).read_text()
+        time.sleep(0.01)
+    os.kill(process.pid, signal.SIGINT)
+    process.join()
+    return (place / SAID).read_text(), process.exitcode
+
+
+def run_killed_while_it_writes(place, file, *words):
+    """Run, and die right before a file of that name gets it."""
+    process = _forked(place, words, kill_at=file)
+    process.join()
+    assert process.exitcode == -signal.SIGKILL, (place / SAID).read_text()
+
+
+def save_forever(folder, begun):
+    """Save one checkpoint after the other, from the last one on; tell when it begins."""
+    step = (checkpoints.latest(folder) or (0, None))[0]
+    begun.touch()
+    while True:
+        step += 1
+        state = {"w": torch.full((20000,), float(step)), "step": step}
+        checkpoints.save(folder, step, state)
+
+
 def _let_it_end(place, words, codes):
     process = _forked(place, words)
     process.join()
@@ -82,10 +114,18 @@ def _let_it_end(place, words, codes):
 
 
 def _forked(place, words, kill_at=0):
-    """Run in a process that starts with everything loaded, and writes down what it says."""
+    """Run in a process that starts with everything loaded, and writes down what it says.
+
+    It dies right before the change of that number, or before a file of that name is renamed.
+    """
+    return forked(_run_quietly, place, words, dict(os.environ), kill_at)
+
+
+def forked(function, *arguments):
+    """Call a function in a process that starts with everything loaded, and give the process."""
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["principia.lab.web.processes.preload"])
-    process = context.Process(target=_run_quietly, args=(place, words, dict(os.environ), kill_at))
+    process = context.Process(target=function, args=arguments)
     process.start()
     return process
 
@@ -97,7 +137,13 @@ def _run_quietly(place, words, environment, kill_at):
         for stream in (sys.stdout, sys.stderr):
             os.dup2(said.fileno(), stream.fileno())
     seen = itertools.count(1)
-    _look_at_changes(place, lambda: next(seen) == kill_at and _die())
+
+    def look(event, arguments):
+        file = os.path.basename(arguments[1]) if event == "os.rename" else ""
+        if kill_at in (next(seen), file):
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    _look_at_changes(place, look)
     try:
         _run(place, words, pytest.MonkeyPatch())
     finally:
@@ -112,13 +158,9 @@ def _look_at_changes(folder, look):
         if (writes or event in CHANGES) and isinstance(arguments[0], (str, bytes, os.PathLike)):
             path = os.path.abspath(os.fsdecode(arguments[0]))  # a run names its files from there
             if path.startswith(str(folder)):
-                look()
+                look(event, arguments)
 
     sys.addaudithook(hear)
-
-
-def _die():
-    os.kill(os.getpid(), signal.SIGKILL)
 
 
 def _run(place, words, patch):

@@ -3,16 +3,13 @@
 import csv
 import json
 import os
-import signal
-import subprocess
-import sys
-import time
 
 import numpy as np
 import pytest
 import torch
 
 import commands
+from killing import interrupted_run, run_killed_while_it_writes
 from principia.lab.runs.folders import RunFolder
 from principia.lab.runs.models import load_model
 
@@ -171,26 +168,11 @@ def test_runs_are_listed_reported_and_not_run_twice(tmp_path):
     assert "networks-mlp-2 has ended already" in done.stdout
 
 
-def interrupted(folder, *words):
-    """Start a run, wait until it trains, and press Ctrl-C."""
-    process = subprocess.Popen(
-        [*commands.COMMAND, "run", *words, "--save-every", "0.05"], cwd=folder, text=True,
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-    )
-    deadline = time.monotonic() + 120
-    while not [*folder.glob("runs/*/checkpoints/*/step-*")]:
-        assert time.monotonic() < deadline
-        assert process.poll() is None, process.communicate()
-        time.sleep(0.02)
-    process.send_signal(signal.SIGINT)
-    return process.communicate()[1], process.returncode
-
-
 LONG = ("networks/mlp", "--data", "digits", "--threads", "1", "--set", "epochs=40")
 
 
 def test_ctrl_c_says_how_to_go_on(tmp_path):
-    said, code = interrupted(tmp_path, *LONG)
+    said, code = interrupted_run(tmp_path, *LONG)
     assert code == 130
     assert said.splitlines() == [
         "run: stopping after this step; once more stops at once.",
@@ -201,26 +183,9 @@ def test_ctrl_c_says_how_to_go_on(tmp_path):
     assert done.returncode == 0, done.stderr
 
 
-KILLED_WHILE_IT_WRITES = """
-import os, signal, sys
-from principia.lab.cli import main
-file, finish = sys.argv.pop(1), os.replace
-def killed(source, target):
-    if str(target).endswith(file):
-        os.kill(os.getpid(), signal.SIGKILL)
-    finish(source, target)
-os.replace = killed
-main()
-"""
-
-
 @pytest.mark.parametrize("file", ["model.safetensors", "result.json"])
 def test_a_kill_while_a_file_is_written_leaves_nothing_behind(tmp_path, file):
-    words = ("run", "networks/mlp", "--data", "moons", *QUICK)
-    done = subprocess.run(
-        [sys.executable, "-c", KILLED_WHILE_IT_WRITES, file, *words], cwd=tmp_path, check=False,
-    )
-    assert done.returncode == -signal.SIGKILL
+    run_killed_while_it_writes(tmp_path, file, "networks/mlp", "--data", "moons", *QUICK)
     folder = tmp_path / "runs/networks-mlp-1"
     assert [*folder.rglob(f".{file}.*.writing")]
     assert principia(tmp_path, "run", "--resume", "last").returncode == 0
@@ -232,7 +197,7 @@ def test_what_has_changed_since_is_refused(tmp_path):
     """Fail closed: other code, other versions or other data cannot end the same run."""
     write_houses(tmp_path / "houses.csv", 2000)
     words = ("networks/mlp", "--data", "houses.csv", "--target", "price", "--drop", "id")
-    interrupted(tmp_path, *words, "--threads", "1", "--set", "epochs=200")
+    interrupted_run(tmp_path, *words, "--threads", "1", "--set", "epochs=200")
     config = tmp_path / "runs/networks-mlp-1/config.json"
     text = config.read_text()
     plain = json.loads(text)
@@ -257,20 +222,13 @@ def test_what_has_changed_since_is_refused(tmp_path):
 
 
 def test_two_processes_cannot_work_in_one_run(tmp_path):
-    process = subprocess.Popen(
-        [*commands.COMMAND, "run", *LONG], cwd=tmp_path, stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
-    try:
-        while not [*tmp_path.glob("runs/*/metrics.jsonl")]:
-            time.sleep(0.05)
+    assert principia(tmp_path, "run", "networks/mlp", "--data", "moons", *QUICK).returncode == 0
+    folder = RunFolder(tmp_path / "runs/networks-mlp-1")
+    folder.result_file.unlink()
+    with folder.locked():
         done = principia(tmp_path, "run", "--resume", "last")
-        if process.poll() is None:
-            assert "networks-mlp-1 is running in another process" in done.stderr
-            assert done.returncode == 2
-    finally:
-        process.kill()
-        process.wait()
+        assert "networks-mlp-1 is running in another process" in done.stderr
+        assert done.returncode == 2
 
 
 def test_a_folder_that_cannot_be_written_is_refused_before_the_work(tmp_path):

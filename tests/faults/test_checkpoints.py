@@ -4,9 +4,6 @@ import errno
 import json
 import math
 import os
-import signal
-import subprocess
-import sys
 import time
 
 import pytest
@@ -14,6 +11,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from killing import forked, save_forever
 from principia.lab.params import UsageError
 from principia.lab.training import checkpoints as module
 from principia.lab.training.checkpoints import checkpoints, latest, load, save
@@ -158,30 +156,18 @@ def test_a_disk_that_refuses_costs_nothing_that_was_there(tmp_path, monkeypatch,
     assert latest(tmp_path)[0] == 1
 
 
-SAVER = """
-import sys, torch
-from pathlib import Path
-from principia.lab.training.checkpoints import latest, save
-folder = Path(sys.argv[1])
-step = (latest(folder) or (0, None))[0]
-print("ready", flush=True)
-while True:
-    step += 1
-    save(folder, step, {"w": torch.full((20000,), float(step)), "step": step})
-"""
-
-
 def test_a_run_that_is_killed_while_saving_keeps_a_whole_checkpoint(tmp_path):
     rng, last = torch.Generator().manual_seed(0), 0
     for _ in range(6):
-        process = subprocess.Popen(
-            [sys.executable, "-c", SAVER, str(tmp_path)], stdout=subprocess.PIPE, text=True
-        )
-        assert process.stdout.readline() == "ready\n"
+        begun = tmp_path / "begun"
+        process = forked(save_forever, tmp_path / "run", begun)
+        while not begun.exists():
+            time.sleep(0.01)
         time.sleep(float(torch.rand((), generator=rng)) * 0.3)
-        process.send_signal(signal.SIGKILL)
-        process.communicate()
-        found = latest(tmp_path)
+        process.kill()
+        process.join()
+        begun.unlink()
+        found = latest(tmp_path / "run")
         if found is None:  # killed before its first checkpoint
             continue
         step, state = found

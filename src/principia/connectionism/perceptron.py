@@ -28,6 +28,7 @@ __all__ = ["Perceptron", "KernelPerceptron", "mistake_bound", "perceptron_epoch"
 
 import itertools
 import warnings
+from functools import lru_cache
 from typing import Any, Literal, final
 
 import numpy as np
@@ -43,6 +44,7 @@ from principia.lab.params import PositiveFloat, PositiveInt, check_params, check
 from principia.lab.training.estimators import class_codes, two_classes
 
 Array = np.ndarray
+COLUMNS = 1 << 23  # numbers of Gram columns that are kept: 64 MB
 
 
 @checked
@@ -203,7 +205,7 @@ class KernelPerceptron(ClassifierMixin, BaseEstimator):
     r"""Learns in the feature space of a kernel: it only counts how often it erred on each point.
 
     The weights $\sum_i\alpha_iy_i\phi(x_i)$ are never formed; a mistake adds one Gram column to the
-    scores of all points.
+    scores of all points. Columns of points that err again and again are kept.
 
     Shapes:
         X: (N, D); y: (N,) of two classes
@@ -240,13 +242,18 @@ class KernelPerceptron(ClassifierMixin, BaseEstimator):
         X, y = validate_data(self, X, y, dtype=np.float64)
         self.classes_, signs = two_classes("KernelPerceptron", y)
         counts, scores = np.zeros(len(y)), np.zeros(len(y))
+
+        @lru_cache(maxsize=1 + COLUMNS // len(y))
+        def column(point: int) -> Array:
+            return self._gram(X, X[point : point + 1])[:, 0]
+
         self.n_mistakes_, self.converged_ = 0, False
         for epoch in range(1, self.max_epochs + 1):
             self.n_epochs_, position, before = epoch, 0, self.n_mistakes_
             while len(wrong := np.flatnonzero(signs[position:] * scores[position:] <= 0)):
                 point = position + int(wrong[0])
                 counts[point] += 1
-                scores += signs[point] * self._gram(X, X[point : point + 1])[:, 0]
+                scores += signs[point] * column(point)
                 self.n_mistakes_ += 1
                 position = point + 1
             if self.n_mistakes_ == before:
