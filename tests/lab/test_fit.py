@@ -1,7 +1,9 @@
 """The training loop: equal to a bare loop, exact when resumed, safe when the loss explodes."""
 
 import itertools
+import json
 import math
+import re
 import shutil
 
 import pytest
@@ -198,6 +200,69 @@ def test_a_kill_before_earlier_checkpoints_are_gone_leaves_none_of_them(
     train(tmp_path, data)
     ((_, left),) = checkpoints.checkpoints(tmp_path / "checkpoints" / "model")
     assert checkpoints.load(left)[1]["finished"]
+
+
+DAMAGE = {
+    "a digit of a past accuracy": (rb'("validation_accuracy", 0\.\d)(\d)', rb"\g<1>x"),
+    "an epoch": (rb'("epoch", )(\d)', rb"\g<1>x"),
+    "that it has ended": (rb'("finished", )(false)', rb"\g<1>true"),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+def test_a_checkpoint_with_another_past_is_refused_and_the_one_before_is_used(
+    tmp_path, data, damage
+):
+    whole, _ = train(None, data)
+    with pytest.raises(KeyboardInterrupt):
+        train(tmp_path, data, stop_after=9)
+    *_, (_, newest) = checkpoints.checkpoints(tmp_path / "checkpoints" / "model")
+    manifest = newest / checkpoints.MANIFEST
+    pattern, changed = DAMAGE[damage]
+    found = re.search(pattern, manifest.read_bytes())
+    other = b"%d" % (9 - int(found[2])) if found[2].isdigit() else None
+    changed = found.expand(changed if other is None else changed.replace(b"x", other))
+    manifest.write_bytes(manifest.read_bytes().replace(found[0], changed, 1))
+    with pytest.raises(UsageError, match="does not have its check sum"):
+        checkpoints.load(newest)
+    again, _ = train(tmp_path, data)
+    assert same(whole.model, again.model)
+    assert whole.history == again.history
+
+
+def test_a_checkpoint_of_another_run_is_refused(tmp_path, data):
+    """Even where its training looks the same: runs differ in what they were asked, and of what."""
+    for name, knob in (("one", 1), ("other", 2)):
+        (tmp_path / name).mkdir()
+        record = {"asked": {"knobs": {"pairs": knob}}, "code": "abc", "environment": {}}
+        (tmp_path / name / "config.json").write_text(json.dumps({**record, "began": name}))
+    with pytest.raises(KeyboardInterrupt):
+        train(tmp_path / "one", data, stop_after=3)
+    shutil.copytree(tmp_path / "one" / "checkpoints", tmp_path / "other" / "checkpoints")
+    sentence = r"run.asked.knobs.pairs was 1, now it is 2. Remove .*model if it was copied here"
+    with pytest.raises(UsageError, match=sentence):
+        train(tmp_path / "other", data)
+
+
+def test_another_network_of_the_same_shapes_is_refused(tmp_path, data):
+    def go(model, stop_after=math.inf):
+        run = Run(Seed(1), folder=tmp_path, save_every=0.0)
+        taken = itertools.count(1)
+        run.asked_to_stop = lambda: next(taken) >= stop_after
+        fit(model, data, CROSS_ENTROPY, torch.optim.Adam(model.parameters()), run=run)
+
+    with pytest.raises(KeyboardInterrupt):
+        go(nn.Sequential(linear := nn.Linear(4, 2), nn.Tanh()), stop_after=2)
+    with pytest.raises(UsageError, match=r"model.modules was .*'Tanh'.*now it is .*'ReLU'"):
+        go(nn.Sequential(linear, nn.ReLU()))
+
+
+def test_a_resumed_training_leaves_the_model_in_the_mode_of_a_whole_one(tmp_path, data):
+    modes = [
+        [one.training for one in train(folder, data)[0].model.modules()]
+        for folder in (None, tmp_path, tmp_path)
+    ]
+    assert modes[0] == modes[1] == modes[2]
 
 
 @pytest.mark.parametrize("optimizer", ["LBFGS", "Adagrad", "RMSprop", "NAdam", "SGD"])

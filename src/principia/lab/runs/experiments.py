@@ -114,6 +114,11 @@ class Run:
         home = None if self.folder is None else RunFolder(self.folder).checkpoints
         return home / (training or "training") if home else None
 
+    @property
+    def origin(self) -> dict[str, Any] | None:
+        """What the run was asked, of which code, with which versions, if that is written down."""
+        return None if self.folder is None else RunFolder(self.folder).origin
+
     def keep(self, model: Any) -> None:
         """Keep the trained model that this run is about, to predict with it and to export it."""
         self.model = model

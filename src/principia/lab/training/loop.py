@@ -125,6 +125,7 @@ def fit(
     folder = run.training_folder(name)
     if folder is not None:
         settings = {
+            "run": run.origin,
             "batch_size": batch_size, "steps": total, "seed": int(seed), "device": where.type,
             "data": check_sums(data), "validation": check_sums(held or ()),
             "metrics": sorted(metrics or ()),
@@ -306,9 +307,7 @@ class _Training:
         self.folder, self.save_every, self.asked_to_stop = folder, run.save_every, run.asked_to_stop
         self.settings = {
             **settings,
-            "model": {
-                name: [str(one.dtype), *one.shape] for name, one in self.model.state_dict().items()
-            },
+            "model": described(self.model),
             "objectives": {name: described(one) for name, one in self.objectives.items()},
             "optimizers": {name: described(one) for name, one in self.optimizers.items()},
             "callbacks": [described(one) for one in self.callbacks],
@@ -335,6 +334,7 @@ class _Training:
             "sums": self.sums, "rows": self.rows,
             "stopped": self.stopped, "history": self.history,
             "model": dict(self.model.state_dict()),
+            "modes": [one.training for one in self.model.modules()],
             # also what they saw on the way
             "callbacks": [callback.state_dict() for callback in self.callbacks],
         }
@@ -357,9 +357,11 @@ class _Training:
         if reason := difference(state["settings"], self.settings):
             raise UsageError(
                 f"fit: the saved state of {name or 'the training'} must be of the same training; "
-                f"{reason}. Start a new run."
+                f"{reason}. Remove {self.folder} if it was copied here, or start a new run."
             )
         self.model.load_state_dict(state["model"])
+        for module, training in zip(self.model.modules(), state["modes"], strict=True):
+            module.training = training  # as the last epoch left it, for what follows a training
         self.finished = state["finished"]
         self.epoch, self.batch, self.step = state["epoch"], state["batch"], state["step"]
         self.sums, self.rows = state["sums"], state["rows"]
