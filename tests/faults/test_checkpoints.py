@@ -124,9 +124,8 @@ def test_every_bit_of_a_manifest_counts(tmp_path):
     for place, bit in itertools.product(range(len(whole)), range(8)):
         body = bytearray(whole)
         body[place] ^= 1 << bit
-        path.write_bytes(body)
-        with pytest.raises(UsageError):
-            load(path.parent)
+        with pytest.raises(ValueError):  # noqa: PT011 - JSON has its own words
+            unsealed(bytes(body))
     for said, meant in [(b"0.9625", b"0.9725"), (b"false", b"true"), (b"[[", b"[ ["), (b"", b"\n")]:
         path.write_bytes(whole.replace(said, meant, 1))
         with pytest.raises(UsageError, match="step-000000000001 cannot be used: it does not have"):
