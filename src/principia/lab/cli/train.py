@@ -260,21 +260,23 @@ def export(
 
     Args:
         run: Name of a run, or last.
-        to: onnx takes a batch (N, inputs) and gives outputs; safetensors holds the weights alone.
+        to: onnx takes a batch of any size and gives outputs; safetensors holds the weights alone.
         out: File to write; by default the run's name with the format's ending.
         runs_dir: Folder of the run folders.
     """
+    from safetensors.torch import save
+
     from principia.lab.runs.exporting import onnx_bytes
     from principia.lab.runs.folders import find_run
-    from principia.lab.runs.models import WEIGHTS, load_model
+    from principia.lab.runs.models import load_model, weights_of
 
     folder = find_run(Path(runs_dir), run, "export")
     path = Path(out or f"{folder.name}.{to}")
     need_writable("export", path)
-    model, _ = load_model(folder.model)
+    model, described = load_model(folder.model)
     if to == "onnx":
-        write_bytes(path, onnx_bytes(model))
+        write_bytes(path, onnx_bytes(model, described["example"]))
     else:
-        write_bytes(path, (folder.model / WEIGHTS).read_bytes())
+        write_bytes(path, save(weights_of(model, folder.config.page)))
     say(f"Exported: {path}")
     return 0

@@ -96,13 +96,13 @@ def execute(
         folder.metrics_file.write_text("", encoding="utf-8")  # trainings log their past again
         run = Run(
             Seed(config.seed), config.budget, Path(config.data_dir) if config.data_dir else None,
-            say, watch, config.device, folder.path, save_every, asked_to_stop,
+            say, watch, config.device, folder.path, save_every, asked_to_stop, page=config.page,
         )
         outcome, schema = _outcome(run, config)
         digest = ""
         if run.model is not None:
             extra = {"schema": schema} if schema else {}
-            digest = save_model(folder.model, run.model, extra, config.page)
+            digest = save_model(folder.model, run.model, extra, config.page, run.example)
         result = {**outcome.to_json(), "figures": list(run.figures), "weights": digest}
         write_text(folder.report_file, run_report(folder, result))
         # last, because it says that the run has ended

@@ -71,6 +71,8 @@ class Run:
     figures: dict[str, Figure] = field(default_factory=dict)
     curves: dict[str, list[dict[str, float]]] = field(default_factory=dict)
     model: Any = None
+    example: Any = None  # an input of the model
+    page: str = ""  # whose experiment it is
 
     @property
     def full(self) -> bool:
@@ -119,9 +121,17 @@ class Run:
         """What the run was asked, of which code, with which versions, if that is written down."""
         return None if self.folder is None else RunFolder(self.folder).origin
 
-    def keep(self, model: Any) -> None:
-        """Keep the trained model that this run is about, to predict with it and to export it."""
-        self.model = model
+    def keep(self, model: Any, *, example: Any = None) -> None:
+        """Keep the trained model that this run is about, to predict with it and to export it.
+
+        Args:
+            model: A component of a page; one that would not come back from disk is refused.
+            example: An input, such as `x[:1]`, that tells others what the model takes.
+        """
+        from principia.lab.runs.models import check_keepable
+
+        check_keepable(model, self.page)
+        self.model, self.example = model, example
 
 
 @final
@@ -211,7 +221,7 @@ class Experiment:
 
     def __call__(self, run: Run | None = None, /, **knobs: Any) -> Outcome:
         """Run it and compare what it recorded with its goals."""
-        run = run or Run()
+        run = run or Run(page=self.page)
         chosen = settings(self.key, self.knobs, knobs)
         self.function(run, **chosen)
         goals = self.goals(run.budget)

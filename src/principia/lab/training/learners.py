@@ -120,7 +120,7 @@ def learn(run: Run, page: Page, ready: Examples, knobs: Mapping[str, Any]) -> di
         model = _train_module(run, kind, ready, chosen)
     else:
         model = _fit_estimator(run, kind, ready, chosen)
-    run.keep(model)
+    run.keep(model, example=ready.x_test[:1])
     found = predictions(model, schema, ready.x_test)
     if schema.task == "classification":
         right = float((found == ready.y_test).double().mean())
