@@ -187,7 +187,7 @@ class _Packing:
         if isinstance(thing, np.random.RandomState):
             return {"random state": self.value(thing.get_state(legacy=False), name)}
         if isinstance(thing, np.generic):
-            return self.value(thing.item(), name)
+            return {"scalar": self.value(np.asarray(thing), name)}
         if isinstance(thing, np.ndarray) and thing.dtype.kind in "fiub":
             return {"array": self.value(torch.tensor(thing), name)}
         if isinstance(thing, np.ndarray) and thing.dtype.kind in "UO":
@@ -251,6 +251,8 @@ class _Unpacking:
             state = np.random.RandomState()
             state.set_state(self.value(inner))
             return state
+        if kind == "scalar":
+            return self.value(inner)[()]
         if kind == "array":
             return self.value(inner).numpy()
         if kind == "objects":
@@ -350,6 +352,8 @@ def _of_the_course(key: str) -> Any:
 
 def _difference(one: Any, other: Any, place: str, seen: set[int]) -> str:
     """Say where two models differ first in what they hold, or nothing."""
+    if isinstance(one, (bool, int, float, str)):  # those of NumPy come back as Python's
+        return "" if str(one) == str(other) else place
     if type(one) is not type(other):
         return place
     if isinstance(one, Tensor):
@@ -368,8 +372,6 @@ def _difference(one: Any, other: Any, place: str, seen: set[int]) -> str:
             if found := _difference(one[name], other[name], f"{place}.{name}", seen):
                 return found
         return ""
-    if isinstance(one, (bool, int, float, str)):
-        return "" if repr(one) == repr(other) else place
     names = [getattr(each, "__qualname__", "") for each in (one, other)]
     return "" if names[0] == names[1] else place
 
