@@ -154,6 +154,12 @@ def test_parts_need_a_training(tmp_path):
     assert done.returncode == 2
     assert "trains nothing by the training loop" in done.stderr
     assert "Leave out max_norm.bound." in done.stderr
+    assert not (tmp_path / "runs").exists(), "it is refused before the run"
+    done = principia(tmp_path, "run", "regression/ridge", "--data", "diabetes", "--set",
+                     "max_norm.bound=1")
+    assert done.returncode == 2
+    assert "regression/ridge trains nothing" in done.stderr
+    assert not (tmp_path / "runs").exists()
 
 
 def test_runs_are_listed_reported_and_not_run_twice(tmp_path):

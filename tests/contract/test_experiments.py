@@ -7,6 +7,7 @@ import pytest
 
 from killing import contents, killed_run, run_folder, whole_run
 from principia.lab.course import catalog
+from principia.lab.runs.folders import RunFolder
 
 EXPERIMENTS = [
     f"{page.key}:{name}"
@@ -24,6 +25,8 @@ def test_its_quick_run_beats_its_floor(key, tmp_path):
     assert result["reached"], result
     assert set(result["goals"]) <= set(result["metrics"])
     assert result["figures"], "an experiment draws its picture"
+    trains = bool(RunFolder(run_folder(tmp_path)).curves())
+    assert catalog.experiment(key).trains == trains, "say trains= where it is declared"
 
 
 # that a run is exact when it is resumed is a property of the loop: see tests/faults

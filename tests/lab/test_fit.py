@@ -27,9 +27,11 @@ from principia.lab.training import (
     Schedule,
     Supervised,
     accuracy,
+    batches,
     checkpoints,
     evaluate,
     fit,
+    rmse,
 )
 
 ROWS = 50
@@ -470,6 +472,81 @@ def test_weights_that_a_step_has_spoiled_are_put_back(data):
     with pytest.raises(Diverged, match="its weights of the beginning of epoch 1"):
         fit(model, data, objective, torch.optim.SGD(model.parameters(), lr=0.1))
     assert torch.equal(model.weight, before)
+
+
+class Counting(nn.Module):
+    """Writes down how many rows it is asked for at once."""
+
+    def __init__(self, model):
+        super().__init__()
+        self.model, self.rows = model, []
+
+    def forward(self, *inputs):
+        self.rows.append(len(inputs[0]))
+        return self.model(*inputs)
+
+
+def learn(model, data, held, loss=F.cross_entropy, **more):
+    adam = torch.optim.Adam(model.parameters(), lr=0.05)
+    return fit(model, data, Supervised(loss), adam, epochs=2, batch_size=8, validation=held,
+               seed=Seed(5), **more).history
+
+
+def test_validation_takes_large_pictures_a_few_at_a_time(monkeypatch):
+    monkeypatch.setattr(batches, "NUMBERS", 9 * 3 * 32 * 32)  # so that 9 of these are large
+    rng = torch.Generator().manual_seed(3)
+    x, y = torch.randn(41, 3, 32, 32, generator=rng), torch.randint(4, (41,), generator=rng)
+    model = Counting(nn.Sequential(nn.Flatten(), nn.Linear(3 * 32 * 32, 4)))
+    metrics = {"accuracy": accuracy, "rmse": lambda o, t: rmse(o[:, 0], t)}
+    row = learn(model, (x[:8], y[:8]), (x, y), metrics=metrics)[-1]
+    assert max(model.rows) == 9
+    with torch.no_grad():
+        outputs = model(x)
+    assert row["validation_loss"] == pytest.approx(float(F.cross_entropy(outputs, y)), rel=1e-6)
+    assert row["validation_accuracy"] == float(accuracy(outputs, y))
+    assert row["validation_rmse"] == pytest.approx(float(rmse(outputs[:, 0], y)), rel=1e-6)
+
+
+def test_validation_of_one_part_has_the_bits_of_one_forward(data):
+    model = network()
+    row = learn(model, data, data)[-1]
+    with torch.no_grad():
+        assert row["validation_loss"] == float(F.cross_entropy(model.eval()(data[0]), data[1]))
+
+
+def test_sequences_are_learned():
+    words = torch.randint(7, (30, 5), generator=torch.Generator().manual_seed(3))
+    model = nn.Sequential(nn.Embedding(7, 4), nn.Linear(4, 2))
+
+    def loss(outputs, target):
+        return F.cross_entropy(outputs.mT, target)
+
+    history = learn(model, (words, words % 2), (words, words % 2), loss,
+                    metrics={"accuracy": accuracy})
+    assert history[-1]["loss"] < history[0]["loss"]
+    assert 0.5 < history[-1]["validation_accuracy"] <= 1
+
+
+def test_a_model_may_take_several_inputs(tmp_path, data):
+    x, y = data
+    pairs = (x[:, :2], x[:, 2:]), y
+
+    def go(folder, stop_after=math.inf):
+        taken, run = itertools.count(1), Run(Seed(5), folder=folder, save_every=0.0)
+        run.asked_to_stop = lambda: next(taken) >= stop_after
+        model = Counting(nn.Bilinear(2, 2, 2))
+        for one in model.parameters():
+            nn.init.constant_(one, 0.1)
+        history = learn(model, pairs, pairs, metrics={"accuracy": accuracy}, run=run)
+        assert max(model.rows) == ROWS
+        assert history[-1]["validation_accuracy"] == evaluate(model, pairs, {"a": accuracy})["a"]
+        return history
+
+    with pytest.raises(KeyboardInterrupt):
+        go(tmp_path, 5)
+    assert go(tmp_path) == go(None)
+    with pytest.raises(UsageError, match="fit: data must be tensors with the same number of rows"):
+        learn(nn.Bilinear(2, 2, 2), ((x[:, :2], x[1:, 2:]), y), pairs)
 
 
 def test_validation_sees_the_average(data):

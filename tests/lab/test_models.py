@@ -1,4 +1,4 @@
-"""Kept models come back whole, or are refused when they are kept; files from elsewhere run nothing."""
+"""Kept models come back whole or are refused at once; files from elsewhere run nothing."""
 
 import copy
 
@@ -149,7 +149,8 @@ def hooked():
         (lambda: SkipNetwork([nn.LSTM(2, 2)]), r"model\.branches\.0 must be .*got LSTM"),
         (changed, r"model\.phi must be what the constructor makes .*Pass it to the constructor"),
         (hooked, r"model\.hooks must be what the constructor makes"),
-        (lambda: nn.utils.parametrizations.weight_norm(nn.Linear(2, 1)), "model must be .*got ParametrizedLinear"),
+        (lambda: nn.utils.parametrizations.weight_norm(nn.Linear(2, 1)),
+         r"model must be .*got ParametrizedLinear"),
     ],
 )
 def test_what_would_not_come_back_is_refused_when_it_is_kept(make, sentence):
@@ -174,7 +175,7 @@ def test_a_file_names_only_what_it_may(tmp_path, name, place):
     else:
         record["settings"]["phi"] = {"named": name}
     file.write_bytes(sealed(record, 1))
-    with pytest.raises(UsageError, match="^model: .*has no component"):
+    with pytest.raises(UsageError, match=r"^model: .*has no component"):
         load_model(tmp_path)
 
 
@@ -202,7 +203,7 @@ def test_every_byte_of_the_description_counts(tmp_path):
     save_model(tmp_path, DistillationLoss(4.0), {})
     file = tmp_path / "model.json"
     file.write_bytes(file.read_bytes().replace(b"4.0", b"5.0"))
-    with pytest.raises(UsageError, match="does not have its check sum.*was changed"):
+    with pytest.raises(UsageError, match=r"does not have its check sum.*was changed"):
         load_model(tmp_path)
 
 

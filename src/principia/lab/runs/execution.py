@@ -111,7 +111,7 @@ def execute(
 
 
 def _outcome(run: Run, config: RunConfig) -> tuple[Outcome, dict[str, Any] | None]:
-    from principia.lab.training.factories import added_callbacks, callback_knobs
+    from principia.lab.training.factories import added_callbacks
 
     page = catalog.page(config.page, "run")
     run.more_callbacks = added_callbacks(run, config.knobs)
@@ -120,11 +120,6 @@ def _outcome(run: Run, config: RunConfig) -> tuple[Outcome, dict[str, Any] | Non
         outcome, schema = page.experiments()[config.experiment](run, **own), None
     else:
         outcome, schema = _learned(run, page, config, own)
-    if callback_knobs(config.knobs) and not run.curves:
-        raise UsageError(
-            f"run: {config.key} trains nothing by the training loop, so that callbacks change "
-            f"nothing. Leave out {', '.join(name for name in config.knobs if name not in own)}."
-        )
     return replace(outcome, knobs=dict(config.knobs)), schema
 
 

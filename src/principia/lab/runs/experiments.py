@@ -28,6 +28,7 @@ __all__ = [
     "Budget", "Experiment", "Outcome", "Run", "at_least_goal", "at_most_goal", "experiment",
 ]
 
+LOOP = "principia.lab.training.loop"
 Budget = Literal["quick", "full"]
 Item = TypeVar("Item")
 
@@ -189,6 +190,7 @@ class Experiment:
     floor: Mapping[str, Range]
     source: str
     timed: bool = False
+    trains: bool = True
 
     @property
     def name(self) -> str:
@@ -232,7 +234,8 @@ class Experiment:
 
 
 def experiment(
-    *, reaches: Mapping[str, Range], floor: Mapping[str, Range], source: str, timed: bool = False
+    *, reaches: Mapping[str, Range], floor: Mapping[str, Range], source: str, timed: bool = False,
+    trains: bool | None = None,
 ) -> Callable[[Callable[..., None]], Experiment]:
     """Declare the decorated function as an experiment of its page.
 
@@ -241,6 +244,8 @@ def experiment(
         floor: The same for the quick budget.
         source: Who published the figure, with table or section.
         timed: Whether its numbers are times, so that no two runs have the same.
+        trains: Whether it trains by the training loop, so that callbacks can be added to it; by
+            default, whether its file imports `fit`.
     """
 
     def declare(function: Callable[..., None]) -> Experiment:
@@ -249,6 +254,11 @@ def experiment(
                 f"experiment: {function.__name__} must have reaches, floor and source; "
                 "got an empty one. A run without a figure to reach shows nothing."
             )
-        return Experiment(function, dict(reaches), dict(floor), source, timed)
+        fit = function.__globals__.get("fit")
+        by_default = getattr(fit, "__module__", "") == LOOP
+        return Experiment(
+            function, dict(reaches), dict(floor), source, timed,
+            by_default if trains is None else trains,
+        )
 
     return declare

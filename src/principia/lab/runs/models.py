@@ -346,8 +346,9 @@ def _of_the_course(key: str) -> Any:
     if name in page.exports:
         return getattr(page.load(), name)
     found = getattr(page.load(), name, None) or getattr(page.load("experiments"), name, None)
-    theirs = isinstance(found, type) and found.__module__.startswith("sklearn.")
-    return found if theirs and issubclass(found, BaseEstimator) else None
+    if not isinstance(found, type) or not issubclass(found, BaseEstimator):
+        return None
+    return found if found.__module__.startswith("sklearn.") else None
 
 
 def _difference(one: Any, other: Any, place: str, seen: set[int]) -> str:

@@ -18,7 +18,7 @@ def check_sums(data: tuple[Tensor, ...]) -> list[Any]:
 
 def _bytes(tensor: Tensor) -> memoryview:
     flat = tensor.detach().cpu().contiguous().flatten()
-    return memoryview(flat.view(torch.uint8).numpy())  # NumPy does not know every kind
+    return flat.view(torch.uint8).numpy().data  # NumPy does not know every kind
 
 
 def described(thing: Any) -> Any:
