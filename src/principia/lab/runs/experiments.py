@@ -10,6 +10,7 @@ import contextlib
 import inspect
 import math
 import re
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
@@ -28,7 +29,6 @@ __all__ = [
     "Budget", "Experiment", "Outcome", "Run", "at_least_goal", "at_most_goal", "experiment",
 ]
 
-LOOP = "principia.lab.training.loop"
 Budget = Literal["quick", "full"]
 Item = TypeVar("Item")
 
@@ -190,7 +190,7 @@ class Experiment:
     floor: Mapping[str, Range]
     source: str
     timed: bool = False
-    trains: bool = True
+    declared_to_train: bool | None = None
 
     @property
     def name(self) -> str:
@@ -216,6 +216,15 @@ class Experiment:
     def knobs(self) -> Mapping[str, Knob]:
         """What can be turned, by name."""
         return knobs_of(self.function)
+
+    @property
+    def trains(self) -> bool:
+        """Whether it trains by the training loop, so that callbacks can be added to it."""
+        from principia.lab.training import fit
+
+        if self.declared_to_train is None:
+            return vars(sys.modules[self.function.__module__]).get("fit") is fit
+        return self.declared_to_train
 
     def goals(self, budget: Budget) -> Mapping[str, Range]:
         """Give what must be reached within a budget."""
@@ -254,11 +263,6 @@ def experiment(
                 f"experiment: {function.__name__} must have reaches, floor and source; "
                 "got an empty one. A run without a figure to reach shows nothing."
             )
-        fit = function.__globals__.get("fit")
-        by_default = getattr(fit, "__module__", "") == LOOP
-        return Experiment(
-            function, dict(reaches), dict(floor), source, timed,
-            by_default if trains is None else trains,
-        )
+        return Experiment(function, dict(reaches), dict(floor), source, timed, trains)
 
     return declare
