@@ -6,10 +6,12 @@ import os
 
 import numpy as np
 import pytest
+import safetensors.torch
 import torch
 
 import commands
 from killing import interrupted_run, run_killed_while_it_writes
+from principia.lab.packing import sealed, unsealed
 from principia.lab.runs.folders import RunFolder
 from principia.lab.runs.models import load_model
 
@@ -69,8 +71,9 @@ def test_a_table_nobody_here_wrote_is_learned_predicted_and_exported(tmp_path):
         (y,) = session.run(None, {"x": x.numpy()})
         assert torch.allclose(torch.from_numpy(y), model(x).detach(), atol=1e-5)
     done = principia(tmp_path, "export", "last", "--to", "safetensors", "--out", "model.st")
-    assert (tmp_path / "model.st").read_bytes() == (folder.path / "model/model.safetensors"
-                                                    ).read_bytes()
+    weights, state = safetensors.torch.load_file(tmp_path / "model.st"), model.state_dict()
+    assert weights.keys() == state.keys()
+    assert all(torch.equal(weights[name], state[name]) for name in state)
 
 
 @pytest.mark.parametrize(("page", "data", "least"), [
@@ -148,6 +151,12 @@ def test_parts_need_a_training(tmp_path):
     assert done.returncode == 2
     assert "trains nothing by the training loop" in done.stderr
     assert "Leave out max_norm.bound." in done.stderr
+    assert not (tmp_path / "runs").exists(), "it is refused before the run"
+    done = principia(tmp_path, "run", "regression/ridge", "--data", "diabetes", "--set",
+                     "max_norm.bound=1")
+    assert done.returncode == 2
+    assert "regression/ridge trains nothing" in done.stderr
+    assert not (tmp_path / "runs").exists()
 
 
 def test_runs_are_listed_reported_and_not_run_twice(tmp_path):
@@ -242,14 +251,16 @@ def test_a_folder_that_cannot_be_written_is_refused_before_the_work(tmp_path):
 def test_a_changed_model_is_not_loaded(tmp_path):
     principia(tmp_path, "run", "networks/mlp", "--data", "moons", *QUICK)
     folder = tmp_path / "runs/networks-mlp-1/model"
-    described = json.loads((folder / "model.json").read_text())
+    described = unsealed((folder / "model.json").read_bytes(), 1)
     weights = (folder / "model.safetensors").read_bytes()
     changes = [
         ("model.safetensors", weights[:-1] + b"\x01", "was changed after it was written"),
-        ("model.json", json.dumps({**described, "component": "networks/mlp:os"}).encode(),
+        ("model.json", sealed({**described, "component": "networks/mlp:os"}, 1),
          "has no component 'os'"),
-        ("model.json", json.dumps({**described, "settings": {"sizes": [2, 3]}}).encode(),
+        ("model.json", sealed({**described, "settings": {"sizes": [2, 3]}}, 1),
          "does not have its form"),
+        ("model.json", json.dumps({**described, "settings": {}}).encode(),
+         "does not have its form: it does not have its check sum"),
         ("model.json", b"{", "holds no trained model"),
     ]
     for name, body, sentence in changes:

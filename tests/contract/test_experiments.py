@@ -8,6 +8,7 @@ import pytest
 from choosing import in_sample
 from killing import contents, killed_run, run_folder, whole_run
 from principia.lab.course import catalog
+from principia.lab.runs.folders import RunFolder
 
 EXPERIMENTS = [
     f"{page.key}:{name}"
@@ -27,6 +28,8 @@ def test_its_quick_run_beats_its_floor_and_a_kill_changes_nothing(key, tmp_path,
     assert result["reached"], result
     assert set(result["goals"]) <= set(result["metrics"])
     assert result["figures"], "an experiment draws its picture"
+    trains = bool(RunFolder(whole).curves())
+    assert catalog.experiment(key).trains == trains, "say trains= where it is declared"
     # that a run is exact when it is resumed is a property of the loop: see tests/faults
     if request.config.getoption("--whole") or in_sample(key, EXPERIMENTS, KILLED):
         killed_run(tmp_path / "killed", key, took=took)

@@ -16,7 +16,8 @@ from planting import remember_sound
 from principia.lab.course import catalog
 from principia.lab.course.formula import prose_to_unicode, to_mathml, to_unicode
 from principia.lab.figures import finding_figure
-from principia.lab.params import UsageError, knobs_of
+from principia.lab.params import MADE_WITH, Choice, Maybe, Switch, UsageError, knobs_of
+from principia.lab.runs.models import load_model, save_model
 
 PAGES = [page for chapter in catalog.chapters() for page in chapter.pages]
 COMPONENTS = [(page, name) for page in PAGES for name in page.exports]
@@ -143,6 +144,66 @@ def test_modules_survive_saving_and_their_gradients_reach_every_parameter(page, 
             value.zero_()
         module.load_state_dict(state)
         assert all(torch.equal(module.state_dict()[key], value) for key, value in state.items())
+
+
+@every_module
+def test_modules_come_back_whole_in_every_configuration(page, name, tmp_path):
+    thing, calls = component(page, name).thing, {}
+
+    def remember(module, inputs):
+        if isinstance(module, thing):
+            calls[module] = inputs
+
+    hook = torch.nn.modules.module.register_module_forward_pre_hook(remember)
+    try:
+        made = [one for one in run_example(thing, page).values() if isinstance(one, thing)]
+    finally:
+        hook.remove()
+    for module in {**dict.fromkeys(made), **calls}:
+        for one in configurations(module):
+            save_model(tmp_path, one, {}, page.key)
+            back, _ = load_model(tmp_path)
+            assert all(same(*two) for two in zip(tensors(one), tensors(back), strict=True))
+            assert [each.training for each in one.modules()] == [
+                each.training for each in back.modules()]
+            if module in calls:
+                assert same(answer(one, calls[module]), answer(back, calls[module]))
+
+
+def configurations(module):
+    """The module as it is, then others of first weights that differ from it in one choice."""
+    yield module
+    made_with = vars(module).get(MADE_WITH, {})
+    for knob in knobs_of(inspect.unwrap(type(module).__init__)).values():
+        maybe = isinstance(knob.domain, Maybe)
+        domain = knob.domain.inner if maybe else knob.domain
+        options = [None] if maybe else []
+        options += domain.options if isinstance(domain, Choice) else ()
+        options += (False, True) if isinstance(domain, Switch) else ()
+        for option in options:
+            with contextlib.suppress(UsageError):  # the others may not go with it
+                yield type(module)(**{**made_with, knob.name: option})
+
+
+def tensors(module):
+    yield from module.parameters()
+    yield from module.buffers()
+
+
+def answer(module, inputs):
+    torch.manual_seed(0)  # for layers that draw
+    return module(*inputs)
+
+
+def same(one, other):
+    if isinstance(one, torch.Tensor):
+        equal = torch.equal(one.nan_to_num(7.0), other.nan_to_num(7.0))
+        return one.dtype == other.dtype and equal
+    if isinstance(one, (tuple, list)):
+        return len(one) == len(other) and all(map(same, one, other))
+    if isinstance(one, dict):
+        return one.keys() == other.keys() and all(same(one[key], other[key]) for key in one)
+    return one == other
 
 
 def run_example(thing, page):

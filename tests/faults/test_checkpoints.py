@@ -1,7 +1,7 @@
 """A checkpoint is exact, and one good copy survives kills, full disks and torn writes."""
 
 import errno
-import json
+import itertools
 import math
 import os
 import time
@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from killing import forked, save_forever
+from principia.lab.packing import sealed, unsealed
 from principia.lab.params import UsageError
 from principia.lab.training import checkpoints as module
 from principia.lab.training.checkpoints import checkpoints, latest, load, save
@@ -110,26 +111,49 @@ def test_a_torn_write_is_refused_and_the_one_before_is_used(tmp_path, file, dama
 def test_if_nothing_is_whole_it_says_so(tmp_path):
     path = save(tmp_path, 1, {"w": torch.ones(3)})
     flip(path / "tensors.safetensors", -1)
-    with pytest.raises(UsageError, match=r"none in .* can be read"):
+    with pytest.raises(UsageError, match=r"There is no other in .*: remove that folder"):
         latest(tmp_path)
+
+
+def test_every_bit_of_a_manifest_counts(tmp_path):
+    history = [{"epoch": 7, "accuracy": 0.9625}]
+    path = save(tmp_path, 1, {"epoch": 7, "finished": False, "history": history}) / "manifest.json"
+    whole = path.read_bytes()
+    for place, bit in itertools.product(range(len(whole)), range(8)):
+        body = bytearray(whole)
+        body[place] ^= 1 << bit
+        with pytest.raises(ValueError):  # noqa: PT011 - JSON has its own words
+            unsealed(bytes(body))
+    for said, meant in [(b"0.9625", b"0.9725"), (b"false", b"true"), (b"[[", b"[ ["), (b"", b"\n")]:
+        path.write_bytes(whole.replace(said, meant, 1))
+        with pytest.raises(UsageError, match="step-000000000001 cannot be used: it does not have"):
+            load(path.parent)
+    path.write_bytes(whole)
+    assert load(path.parent)[1]["history"] == history
+
+
+def test_equal_paths_of_two_tensors_are_kept_apart(tmp_path):
+    state = {"a.b": torch.zeros(2), "a": {"b": torch.ones(2)}}
+    assert same(load(save(tmp_path, 1, state))[1], state)
 
 
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [
-        (lambda m: m.update(format=2), "must have format 1; got 2"),
+        (lambda m: m.update(format=1), "must have format 2; got 1"),
         (lambda m: m.update(state={"dict": []}), "tensors that its state does not name"),
         (lambda m: m.update(state={"code": "print()"}), "does not have its form"),
         (lambda m: m.update(state={"tensor": "other"}), "does not have its form"),
         (lambda m: m.pop("step"), "does not have its form"),
+        (lambda m: m.update(step=2), "step-000000000001 must have its own name"),
         (lambda m: m.update(state={"a": 1, "b": 2}), "does not have its form"),
     ],
 )
 def test_a_manifest_of_another_form_is_refused(tmp_path, change, sentence):
     path = save(tmp_path, 1, {"w": torch.ones(3)}) / "manifest.json"
-    manifest = json.loads(path.read_text())
+    manifest = unsealed(path.read_bytes())
     change(manifest)
-    path.write_text(json.dumps(manifest))
+    path.write_bytes(sealed(manifest))
     with pytest.raises(UsageError, match=sentence):
         load(path.parent)
 

@@ -1,7 +1,9 @@
 """The training loop: equal to a bare loop, exact when resumed, safe when the loss explodes."""
 
 import itertools
+import json
 import math
+import re
 import shutil
 
 import pytest
@@ -24,9 +26,11 @@ from principia.lab.training import (
     Reconstruction,
     Supervised,
     accuracy,
+    batches,
     checkpoints,
     evaluate,
     fit,
+    rmse,
 )
 
 ROWS = 50
@@ -197,6 +201,69 @@ def test_a_kill_before_earlier_checkpoints_are_gone_leaves_none_of_them(
     train(tmp_path, data)
     ((_, left),) = checkpoints.checkpoints(tmp_path / "checkpoints" / "model")
     assert checkpoints.load(left)[1]["finished"]
+
+
+DAMAGE = {
+    "a digit of a past accuracy": (rb'("validation_accuracy", 0\.\d)(\d)', rb"\g<1>x"),
+    "an epoch": (rb'("epoch", )(\d)', rb"\g<1>x"),
+    "that it has ended": (rb'("finished", )(false)', rb"\g<1>true"),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+def test_a_checkpoint_with_another_past_is_refused_and_the_one_before_is_used(
+    tmp_path, data, damage
+):
+    whole, _ = train(None, data)
+    with pytest.raises(KeyboardInterrupt):
+        train(tmp_path, data, stop_after=9)
+    *_, (_, newest) = checkpoints.checkpoints(tmp_path / "checkpoints" / "model")
+    manifest = newest / checkpoints.MANIFEST
+    pattern, changed = DAMAGE[damage]
+    found = re.search(pattern, manifest.read_bytes())
+    other = b"%d" % (9 - int(found[2])) if found[2].isdigit() else None
+    changed = found.expand(changed if other is None else changed.replace(b"x", other))
+    manifest.write_bytes(manifest.read_bytes().replace(found[0], changed, 1))
+    with pytest.raises(UsageError, match="does not have its check sum"):
+        checkpoints.load(newest)
+    again, _ = train(tmp_path, data)
+    assert same(whole.model, again.model)
+    assert whole.history == again.history
+
+
+def test_a_checkpoint_of_another_run_is_refused(tmp_path, data):
+    """Even where its training looks the same: runs differ in what they were asked, and of what."""
+    for name, knob in (("one", 1), ("other", 2)):
+        (tmp_path / name).mkdir()
+        record = {"asked": {"knobs": {"pairs": knob}}, "code": "abc", "environment": {}}
+        (tmp_path / name / "config.json").write_text(json.dumps({**record, "began": name}))
+    with pytest.raises(KeyboardInterrupt):
+        train(tmp_path / "one", data, stop_after=3)
+    shutil.copytree(tmp_path / "one" / "checkpoints", tmp_path / "other" / "checkpoints")
+    sentence = r"run.asked.knobs.pairs was 1, now it is 2. Remove .*model if it was copied here"
+    with pytest.raises(UsageError, match=sentence):
+        train(tmp_path / "other", data)
+
+
+def test_another_network_of_the_same_shapes_is_refused(tmp_path, data):
+    def go(model, stop_after=math.inf):
+        run = Run(Seed(1), folder=tmp_path, save_every=0.0)
+        taken = itertools.count(1)
+        run.asked_to_stop = lambda: next(taken) >= stop_after
+        fit(model, data, CROSS_ENTROPY, torch.optim.Adam(model.parameters()), run=run)
+
+    with pytest.raises(KeyboardInterrupt):
+        go(nn.Sequential(linear := nn.Linear(4, 2), nn.Tanh()), stop_after=2)
+    with pytest.raises(UsageError, match=r"model.modules was .*'Tanh'.*now it is .*'ReLU'"):
+        go(nn.Sequential(linear, nn.ReLU()))
+
+
+def test_a_resumed_training_leaves_the_model_in_the_mode_of_a_whole_one(tmp_path, data):
+    modes = [
+        [one.training for one in train(folder, data)[0].model.modules()]
+        for folder in (None, tmp_path, tmp_path)
+    ]
+    assert modes[0] == modes[1] == modes[2]
 
 
 def test_lbfgs_searches_along_its_direction(data):
@@ -385,6 +452,81 @@ def test_weights_that_a_step_has_spoiled_are_put_back(data):
     with pytest.raises(Diverged, match="its weights of the beginning of epoch 1"):
         fit(model, data, objective, torch.optim.SGD(model.parameters(), lr=0.1))
     assert torch.equal(model.weight, before)
+
+
+class Counting(nn.Module):
+    """Writes down how many rows it is asked for at once."""
+
+    def __init__(self, model):
+        super().__init__()
+        self.model, self.rows = model, []
+
+    def forward(self, *inputs):
+        self.rows.append(len(inputs[0]))
+        return self.model(*inputs)
+
+
+def learn(model, data, held, loss=F.cross_entropy, **more):
+    adam = torch.optim.Adam(model.parameters(), lr=0.05)
+    return fit(model, data, Supervised(loss), adam, epochs=2, batch_size=8, validation=held,
+               seed=Seed(5), **more).history
+
+
+def test_validation_takes_large_pictures_a_few_at_a_time(monkeypatch):
+    monkeypatch.setattr(batches, "NUMBERS", 9 * 3 * 32 * 32)  # so that 9 of these are large
+    rng = torch.Generator().manual_seed(3)
+    x, y = torch.randn(41, 3, 32, 32, generator=rng), torch.randint(4, (41,), generator=rng)
+    model = Counting(nn.Sequential(nn.Flatten(), nn.Linear(3 * 32 * 32, 4)))
+    metrics = {"accuracy": accuracy, "rmse": lambda o, t: rmse(o[:, 0], t)}
+    row = learn(model, (x[:8], y[:8]), (x, y), metrics=metrics)[-1]
+    assert max(model.rows) == 9
+    with torch.no_grad():
+        outputs = model(x)
+    assert row["validation_loss"] == pytest.approx(float(F.cross_entropy(outputs, y)), rel=1e-6)
+    assert row["validation_accuracy"] == float(accuracy(outputs, y))
+    assert row["validation_rmse"] == pytest.approx(float(rmse(outputs[:, 0], y)), rel=1e-6)
+
+
+def test_validation_of_one_part_has_the_bits_of_one_forward(data):
+    model = network()
+    row = learn(model, data, data)[-1]
+    with torch.no_grad():
+        assert row["validation_loss"] == float(F.cross_entropy(model.eval()(data[0]), data[1]))
+
+
+def test_sequences_are_learned():
+    words = torch.randint(7, (30, 5), generator=torch.Generator().manual_seed(3))
+    model = nn.Sequential(nn.Embedding(7, 4), nn.Linear(4, 2))
+
+    def loss(outputs, target):
+        return F.cross_entropy(outputs.mT, target)
+
+    history = learn(model, (words, words % 2), (words, words % 2), loss,
+                    metrics={"accuracy": accuracy})
+    assert history[-1]["loss"] < history[0]["loss"]
+    assert 0.5 < history[-1]["validation_accuracy"] <= 1
+
+
+def test_a_model_may_take_several_inputs(tmp_path, data):
+    x, y = data
+    pairs = (x[:, :2], x[:, 2:]), y
+
+    def go(folder, stop_after=math.inf):
+        taken, run = itertools.count(1), Run(Seed(5), folder=folder, save_every=0.0)
+        run.asked_to_stop = lambda: next(taken) >= stop_after
+        model = Counting(nn.Bilinear(2, 2, 2))
+        for one in model.parameters():
+            nn.init.constant_(one, 0.1)
+        history = learn(model, pairs, pairs, metrics={"accuracy": accuracy}, run=run)
+        assert max(model.rows) == ROWS
+        assert history[-1]["validation_accuracy"] == evaluate(model, pairs, {"a": accuracy})["a"]
+        return history
+
+    with pytest.raises(KeyboardInterrupt):
+        go(tmp_path, 5)
+    assert go(tmp_path) == go(None)
+    with pytest.raises(UsageError, match="fit: data must be tensors with the same number of rows"):
+        learn(nn.Bilinear(2, 2, 2), ((x[:, :2], x[1:, 2:]), y), pairs)
 
 
 def test_validation_sees_the_average(data):

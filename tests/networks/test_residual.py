@@ -35,9 +35,8 @@ def normal(*shape, seed=0):
 
 def skips(dim, depth, alpha=1.0):
     draws = rng(1)
-    return SkipNetwork(
-        lambda: MLP([dim, 2 * dim, dim], activation="tanh", rng=draws), depth=depth, alpha=alpha
-    ).double()
+    branches = [MLP([dim, 2 * dim, dim], activation="tanh", rng=draws) for _ in range(depth)]
+    return SkipNetwork(branches, alpha=alpha).double()
 
 
 @pytest.mark.parametrize(
@@ -134,8 +133,7 @@ def test_jacobian_is_that_of_torch_func(lead):
     flat = torch.func.vmap(torch.func.jacrev(net))(x.reshape(-1, 3))
     with torch.no_grad():
         torch.testing.assert_close(skip_jacobian(net, x), flat.reshape(*lead, 3, 3))
-    after = SkipNetwork(nn.Identity, depth=2, alpha=0.6)
-    after.branches = net.branches[2:]
+    after = SkipNetwork([*net.branches[2:]], alpha=0.6)
     later = torch.func.vmap(torch.func.jacrev(after))(net.states(x.reshape(-1, 3))[2])
     torch.testing.assert_close(skip_jacobian(net, x, since=2), later.reshape(*lead, 3, 3))
     last = skip_jacobian(net, x, since=4)
@@ -211,12 +209,14 @@ def test_bad_input_is_told_in_one_sentence():
     with pytest.raises(UsageError, match=r"project must be true from width 3 to 5; got False\. "):
         ResidualLayer(3, m=5)
     with pytest.raises(UsageError, match=r"SkipNetwork: alpha must be in \[0, inf\); got -1"):
-        SkipNetwork(nn.Tanh, depth=2, alpha=-1)
+        SkipNetwork([nn.Tanh()], alpha=-1)
+    with pytest.raises(UsageError, match=r"SkipNetwork: branches must be one module or more"):
+        SkipNetwork([])
     with pytest.raises(UsageError, match=r"ResidualMLP: alpha must be in \[0, inf\); got -0.5"):
         ResidualMLP(3, width=2, depth=2, n_out=1, alpha=-0.5)
-    narrow = SkipNetwork(lambda: nn.Linear(4, 1), depth=2)
-    with pytest.raises(UsageError, match=r"f must be of shape \(7, 4\) behind branch 1, like its "
-                       r"input; got \(7, 1\)\. .*project=True"):
+    narrow = SkipNetwork([nn.Linear(4, 1), nn.Linear(4, 1)])
+    with pytest.raises(UsageError, match=r"branches must be of shape \(7, 4\) behind branch 1, "
+                       r"like its input; got \(7, 1\)\. .*project=True"):
         narrow(torch.zeros(7, 4))
     with pytest.raises(UsageError, match=r"path_expansion: L must be at most 20; got 21\. .*2\^L"):
         path_expansion(torch.zeros(21, 2, 2))

@@ -83,6 +83,7 @@ class KHinge(nn.Module):
         ([3.0, 2.0], [1, 0])
     """
 
+    @checked
     def __init__(self, w: Float[Tensor, "k n"], b: Float[Tensor, " k"]) -> None:
         super().__init__()
         if w.ndim != 2 or not len(w) or b.shape != w.shape[:1]:

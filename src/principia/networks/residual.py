@@ -44,9 +44,8 @@ __all__ = [
     "ResidualMLP", "ResidualLayer", "SkipNetwork", "DenseBlock", "path_expansion", "skip_jacobian",
 ]
 
-import functools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, final
 
 import torch
@@ -149,15 +148,14 @@ class SkipNetwork(nn.Module):
     r"""Adds one branch after the other to its state: $y_k=y_{k-1}+\alpha f(y_{k-1},\Theta_k)$.
 
     Args:
-        f: Makes a branch, a module that keeps the shape of its input; called once a layer.
-        depth: Number of layers.
+        branches: One a layer, a module that keeps the shape of its input.
         alpha: Factor of all branches; with $1/\sqrt{\text{depth}}$ the sum of random branches with
             mean 0 stays of the size of one, however many there are.
 
     Example:
         >>> from principia.networks.mlp import MLP
         >>> rng = torch.Generator().manual_seed(0)
-        >>> net = SkipNetwork(lambda: MLP([4, 8, 4], rng=rng), depth=3, alpha=0.5)
+        >>> net = SkipNetwork([MLP([4, 8, 4], rng=rng) for _ in range(3)], alpha=0.5)
         >>> y = net(torch.ones(2, 4))
         >>> y.shape, len(net.branches)
         (torch.Size([2, 4]), 3)
@@ -165,10 +163,12 @@ class SkipNetwork(nn.Module):
 
     @checked
     def __init__(
-        self, f: Callable[[], nn.Module], *, depth: PositiveInt, alpha: NonNegativeFloat = 1.0
+        self, branches: Sequence[nn.Module], *, alpha: NonNegativeFloat = 1.0
     ) -> None:
         super().__init__()
-        self.alpha, self.branches = alpha, nn.ModuleList(f() for _ in range(depth))
+        if not len(branches):
+            raise usage_error("SkipNetwork", "branches", "one module or more", branches)
+        self.alpha, self.branches = alpha, nn.ModuleList(branches)
 
     def forward(self, y: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
         """Compute the last state."""
@@ -182,7 +182,7 @@ class SkipNetwork(nn.Module):
             if step.shape != y.shape:  # a sum would broadcast
                 domain = f"of shape {tuple(y.shape)} behind branch {number}, like its input"
                 hint = "A layer that changes the width needs ResidualLayer(..., project=True)."
-                raise usage_error("SkipNetwork", "f", domain, tuple(step.shape), hint)
+                raise usage_error("SkipNetwork", "branches", domain, tuple(step.shape), hint)
             y = torch.add(y, step, alpha=self.alpha)
             states.append(y)
         return states
@@ -220,8 +220,8 @@ class ResidualMLP(nn.Module):
     ) -> None:
         super().__init__()
         self.enter = he_linear(n_in, width, rng)
-        branch = functools.partial(Branch, width, width, activation, rng)
-        self.body = SkipNetwork(branch, depth=depth, alpha=alpha)
+        branches = [Branch(width, width, activation, rng) for _ in range(depth)]
+        self.body = SkipNetwork(branches, alpha=alpha)
         self.leave = he_linear(width, n_out, rng)
 
     @property
@@ -307,7 +307,7 @@ def skip_jacobian(
         since: The state $y_k$ that is varied; by default the input.
 
     Example:
-        >>> net = SkipNetwork(lambda: torch.nn.Tanh(), depth=2)
+        >>> net = SkipNetwork([torch.nn.Tanh(), torch.nn.Tanh()])
         >>> skip_jacobian(net, torch.zeros(3)).diagonal()
         tensor([4., 4., 4.])
     """

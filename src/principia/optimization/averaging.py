@@ -86,6 +86,7 @@ class WeightAverage(AveragedModel):
 
     stale: Tensor
 
+    @checked
     def __init__(self, model: nn.Module, rule: Rule | None = None) -> None:
         if isinstance(rule, _Toward):
             super().__init__(model, multi_avg_fn=rule.all_at_once)

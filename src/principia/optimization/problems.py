@@ -125,6 +125,7 @@ class Quadratic(Problem):
     rotation: Tensor | None
     center: Tensor
 
+    @checked
     def __init__(
         self, eigenvalues: Sequence[float] | Shaped[Tensor, " D"], *,
         rotation: Float[Tensor, "D D"] | None = None,

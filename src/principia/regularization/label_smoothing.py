@@ -87,6 +87,7 @@ class SoftCrossEntropy(nn.Module):
 
     Pi: Tensor
 
+    @checked
     def __init__(self, Pi: Float[Tensor, "K K"]) -> None:
         super().__init__()
         self.register_buffer("Pi", _column_stochastic("SoftCrossEntropy", Pi))

@@ -186,7 +186,7 @@ def gain_to_the_depth(
     def built(many: int) -> nn.Module:
         if not skip:
             return nn.Sequential(*layers[:many])
-        return SkipNetwork(functools.partial(next, iter(layers)), depth=many)
+        return SkipNetwork(layers[:many])
 
     def profile(many: int, of: Any = "weights") -> Tensor:
         norms = gradient_profile(built(many), x, readout, lambda out, v: (out @ v).sum(), of=of)

@@ -118,7 +118,9 @@ def _config(
     if target is not None or drop:
         raise UsageError("run: --target and --drop need --data. Name your table with it.")
     experiment = catalog.experiment(key, "run")
-    knobs = settings_with_callbacks(experiment.key, experiment.knobs, texts)
+    knobs = settings_with_callbacks(
+        experiment.key, experiment.knobs, texts, trains=experiment.trains
+    )
     return RunConfig(page.key, experiment.name, budget, seed, knobs, None, where, device, threads)
 
 
@@ -141,7 +143,7 @@ def _own_data(
     from principia.lab.runs.folders import OwnData
     from principia.lab.seeds import Seed
     from principia.lab.training.factories import settings_with_callbacks
-    from principia.lab.training.learners import knobs_for, learner_of
+    from principia.lab.training.learners import knobs_for, learner_of, trains
 
     cells, sha256 = load(data)
     target = target or default_target(data)
@@ -150,7 +152,8 @@ def _own_data(
             f"run: --data {data} needs --target COLUMN. Its columns are {', '.join(cells)}."
         )
     ready = examples(cells, target, seed=Seed(seed), drop=drop)
-    knobs = settings_with_callbacks(page.key, knobs_for(learner_of(page, ready.schema)), texts)
+    kind = learner_of(page, ready.schema)
+    knobs = settings_with_callbacks(page.key, knobs_for(kind), texts, trains=trains(kind))
     source = data if sha256 == data else str(Path(data).resolve())
     return OwnData(source, target, drop, sha256), knobs
 
@@ -260,21 +263,23 @@ def export(
 
     Args:
         run: Name of a run, or last.
-        to: onnx takes a batch (N, inputs) and gives outputs; safetensors holds the weights alone.
+        to: onnx takes a batch of any size and gives outputs; safetensors holds the weights alone.
         out: File to write; by default the run's name with the format's ending.
         runs_dir: Folder of the run folders.
     """
+    from safetensors.torch import save
+
     from principia.lab.runs.exporting import onnx_bytes
     from principia.lab.runs.folders import find_run
-    from principia.lab.runs.models import WEIGHTS, load_model
+    from principia.lab.runs.models import load_model, weights_of
 
     folder = find_run(Path(runs_dir), run, "export")
     path = Path(out or f"{folder.name}.{to}")
     need_writable("export", path)
-    model, _ = load_model(folder.model)
+    model, described = load_model(folder.model)
     if to == "onnx":
-        write_bytes(path, onnx_bytes(model))
+        write_bytes(path, onnx_bytes(model, described["example"]))
     else:
-        write_bytes(path, (folder.model / WEIGHTS).read_bytes())
+        write_bytes(path, save(weights_of(model, folder.config.page)))
     say(f"Exported: {path}")
     return 0

@@ -134,8 +134,10 @@ def checked(function: Function) -> Function:
             if name in bound.arguments:
                 bound.arguments[name] = knob.accept(owner, bound.arguments[name])
         if function.__name__ == "__init__":  # so that a trained model can be built again
-            bound.apply_defaults()
-            object.__setattr__(bound.args[0], MADE_WITH, dict(list(bound.arguments.items())[1:]))
+            made = bound.args[0]
+            if type(made).__init__ is wrapper:  # not one that a constructor above calls
+                bound.apply_defaults()
+                object.__setattr__(made, MADE_WITH, dict(list(bound.arguments.items())[1:]))
         return function(*bound.args, **bound.kwargs)
 
     return typing.cast(Function, wrapper)

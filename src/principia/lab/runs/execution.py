@@ -96,13 +96,13 @@ def execute(
         folder.metrics_file.write_text("", encoding="utf-8")  # trainings log their past again
         run = Run(
             Seed(config.seed), config.budget, Path(config.data_dir) if config.data_dir else None,
-            say, watch, config.device, folder.path, save_every, asked_to_stop,
+            say, watch, config.device, folder.path, save_every, asked_to_stop, page=config.page,
         )
         outcome, schema = _outcome(run, config)
         digest = ""
         if run.model is not None:
             extra = {"schema": schema} if schema else {}
-            digest = save_model(folder.model, run.model, extra, config.page)
+            digest = save_model(folder.model, run.model, extra, config.page, run.example)
         result = {**outcome.to_json(), "figures": list(run.figures), "weights": digest}
         write_text(folder.report_file, run_report(folder, result))
         # last, because it says that the run has ended
@@ -111,7 +111,7 @@ def execute(
 
 
 def _outcome(run: Run, config: RunConfig) -> tuple[Outcome, dict[str, Any] | None]:
-    from principia.lab.training.factories import added_callbacks, callback_knobs
+    from principia.lab.training.factories import added_callbacks
 
     page = catalog.page(config.page, "run")
     run.more_callbacks = added_callbacks(run, config.knobs)
@@ -120,11 +120,6 @@ def _outcome(run: Run, config: RunConfig) -> tuple[Outcome, dict[str, Any] | Non
         outcome, schema = page.experiments()[config.experiment](run, **own), None
     else:
         outcome, schema = _learned(run, page, config, own)
-    if callback_knobs(config.knobs) and not run.curves:
-        raise UsageError(
-            f"run: {config.key} trains nothing by the training loop, so that callbacks change "
-            f"nothing. Leave out {', '.join(name for name in config.knobs if name not in own)}."
-        )
     return replace(outcome, knobs=dict(config.knobs)), schema
 
 

@@ -10,6 +10,7 @@ import contextlib
 import inspect
 import math
 import re
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
@@ -71,6 +72,8 @@ class Run:
     figures: dict[str, Figure] = field(default_factory=dict)
     curves: dict[str, list[dict[str, float]]] = field(default_factory=dict)
     model: Any = None
+    example: Any = None  # an input of the model
+    page: str = ""  # whose experiment it is
 
     @property
     def full(self) -> bool:
@@ -114,9 +117,22 @@ class Run:
         home = None if self.folder is None else RunFolder(self.folder).checkpoints
         return home / (training or "training") if home else None
 
-    def keep(self, model: Any) -> None:
-        """Keep the trained model that this run is about, to predict with it and to export it."""
-        self.model = model
+    @property
+    def origin(self) -> dict[str, Any] | None:
+        """What the run was asked, of which code, with which versions, if that is written down."""
+        return None if self.folder is None else RunFolder(self.folder).origin
+
+    def keep(self, model: Any, *, example: Any = None) -> None:
+        """Keep the trained model that this run is about, to predict with it and to export it.
+
+        Args:
+            model: A component of a page; one that would not come back from disk is refused.
+            example: An input, such as `x[:1]`, that tells others what the model takes.
+        """
+        from principia.lab.runs.models import check_keepable
+
+        check_keepable(model, self.page)
+        self.model, self.example = model, example
 
 
 @final
@@ -174,6 +190,7 @@ class Experiment:
     floor: Mapping[str, Range]
     source: str
     timed: bool = False
+    declared_to_train: bool | None = None
 
     @property
     def name(self) -> str:
@@ -200,13 +217,22 @@ class Experiment:
         """What can be turned, by name."""
         return knobs_of(self.function)
 
+    @property
+    def trains(self) -> bool:
+        """Whether it trains by the training loop, so that callbacks can be added to it."""
+        from principia.lab.training import fit
+
+        if self.declared_to_train is None:
+            return vars(sys.modules[self.function.__module__]).get("fit") is fit
+        return self.declared_to_train
+
     def goals(self, budget: Budget) -> Mapping[str, Range]:
         """Give what must be reached within a budget."""
         return self.reaches if budget == "full" else self.floor
 
     def __call__(self, run: Run | None = None, /, **knobs: Any) -> Outcome:
         """Run it and compare what it recorded with its goals."""
-        run = run or Run()
+        run = run or Run(page=self.page)
         chosen = settings(self.key, self.knobs, knobs)
         self.function(run, **chosen)
         goals = self.goals(run.budget)
@@ -217,7 +243,8 @@ class Experiment:
 
 
 def experiment(
-    *, reaches: Mapping[str, Range], floor: Mapping[str, Range], source: str, timed: bool = False
+    *, reaches: Mapping[str, Range], floor: Mapping[str, Range], source: str, timed: bool = False,
+    trains: bool | None = None,
 ) -> Callable[[Callable[..., None]], Experiment]:
     """Declare the decorated function as an experiment of its page.
 
@@ -226,6 +253,8 @@ def experiment(
         floor: The same for the quick budget.
         source: Who published the figure, with table or section.
         timed: Whether its numbers are times, so that no two runs have the same.
+        trains: Whether it trains by the training loop, so that callbacks can be added to it; by
+            default, whether its file imports `fit`.
     """
 
     def declare(function: Callable[..., None]) -> Experiment:
@@ -234,6 +263,6 @@ def experiment(
                 f"experiment: {function.__name__} must have reaches, floor and source; "
                 "got an empty one. A run without a figure to reach shows nothing."
             )
-        return Experiment(function, dict(reaches), dict(floor), source, timed)
+        return Experiment(function, dict(reaches), dict(floor), source, timed, trains)
 
     return declare

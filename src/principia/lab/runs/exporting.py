@@ -3,24 +3,24 @@
 import logging
 import tempfile
 import warnings
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from principia.lab.params import UsageError
 
 __all__ = ["onnx_bytes"]
 
 
-def onnx_bytes(model: Any, shape: Sequence[int] = ()) -> bytes:
+def onnx_bytes(model: Any, example: Tensor | tuple[Tensor, ...] | None = None) -> bytes:
     """Give a module as an ONNX file that takes batches of any size.
 
     Args:
         model: The module.
-        shape: Shape of one input; by default what its first matrix takes.
+        example: A batch of its input, or of each of its inputs; by default of what its first
+            weights take, if they are a matrix.
     """
     if not isinstance(model, nn.Module):
         raise UsageError(
@@ -34,8 +34,12 @@ def onnx_bytes(model: Any, shape: Sequence[int] = ()) -> bytes:
             "export: ONNX needs onnx and onnxscript; they are not installed. "
             "Run pip install 'principia[onnx]'."
         ) from None
-    first = next(one for one in model.parameters() if one.ndim == 2)
-    example = torch.zeros(2, *(shape or first.shape[1:]), dtype=first.dtype)
+    if example is None:
+        example = _vector_for(model)
+    inputs = example if isinstance(example, tuple) else (example,)
+    twice = tuple(torch.cat([one, one]) for one in inputs)  # one row would become the only one
+    rows = torch.export.Dim("rows", min=1)
+    names = ["x"] if len(inputs) == 1 else [f"x{number}" for number in range(1, len(inputs) + 1)]
     exporter = logging.getLogger("torch.onnx")
     level = exporter.level
     exporter.setLevel(logging.ERROR)  # it reports every operator set that it looks at
@@ -44,10 +48,21 @@ def onnx_bytes(model: Any, shape: Sequence[int] = ()) -> bytes:
             warnings.simplefilter("ignore")
             path = Path(folder) / "model.onnx"
             torch.onnx.export(
-                model.eval(), (example,), path, input_names=["x"], output_names=["y"],
-                dynamic_shapes=({0: torch.export.Dim("rows", min=1)},), verbose=False,
+                model.eval(), twice, path, input_names=names, output_names=["y"],
+                dynamic_shapes=tuple({0: rows} for _ in inputs), verbose=False,
                 external_data=False,
             )
             return path.read_bytes()
     finally:
         exporter.setLevel(level)
+
+
+def _vector_for(model: nn.Module) -> Tensor:
+    """Make an input of the width that the first weights take."""
+    first = next((one for one in model.parameters() if one.ndim > 1), None)
+    if first is None or first.ndim > 2:
+        raise UsageError(
+            f"export: --to onnx must know an input of {type(model).__name__}; its run kept none. "
+            "Keep one with run.keep(model, example=x[:1])."
+        )
+    return torch.zeros(1, first.shape[1], dtype=first.dtype)

@@ -136,6 +136,13 @@ class RunFolder:
             raise UsageError(f"run: {CONFIG} of {self.name} does not have its form.") from error
 
     @property
+    def origin(self) -> dict[str, Any] | None:
+        """What was asked, of which code, with which versions: equal in runs that end the same."""
+        if not self.config_file.is_file():
+            return None
+        return {name: self.record.get(name) for name in ("asked", "code", "environment")}
+
+    @property
     def result(self) -> dict[str, Any] | None:
         """The outcome as plain data, if the run has ended."""
         return _read_json(self.result_file) if self.result_file.is_file() else None

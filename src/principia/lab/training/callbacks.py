@@ -27,12 +27,12 @@ from principia.lab.params import (
     UsageError,
     checked,
 )
+from principia.lab.training.batches import Batch
 from principia.lab.training.objectives import Objective
 
 __all__ = ["EMA", "SWA", "ClipNorm", "EarlyStopping", "OneCycle", "Callback", "Schedule"]
 
 Row = dict[str, float]
-Batch = tuple[Tensor, ...]
 
 
 class Callback:

@@ -2,16 +2,15 @@ r"""Checkpoints: the whole state of a run, written so that one good copy survive
 
 A state is any nesting of dicts, lists, tuples, tensors and plain values, such as the `state_dict`
 of a model or an optimizer. Tensors go into one safetensors file, the rest into a JSON manifest with
-the size and SHA-256 of that file; nothing is ever pickled. Both are written into a folder under a
-temporary name, synced, and renamed; only then are older checkpoints removed. A kill, a full disk or
-a torn write leaves the last good checkpoint, and what does not match its manifest is refused.
+the size and SHA-256 of that file, under a SHA-256 of its own; nothing is ever pickled. Both are
+written into a folder under a temporary name, synced, and renamed; only then are older checkpoints
+removed. A kill, a full disk or a torn write leaves the last good checkpoint; where a single bit
+differs from what was written, a checkpoint is refused.
 """
 
 from __future__ import annotations
 
 import hashlib
-import json
-import math
 import os
 import re
 import shutil
@@ -25,14 +24,14 @@ from safetensors import SafetensorError
 from safetensors.torch import load as tensors_from_bytes
 from safetensors.torch import save as tensors_to_bytes
 
+from principia.lab.packing import packed, sealed, unpacked, unsealed
 from principia.lab.params import NonNegativeInt, Range, UsageError, checked
 
 __all__ = ["checkpoints", "latest", "load", "prune", "save"]
 
-FORMAT = 1
+FORMAT = 2
 MANIFEST, TENSORS = "manifest.json", "tensors.safetensors"
 NAME = re.compile(r"step-(\d{12})")
-PLAIN = (bool, int, str, type(None))
 
 
 @checked
@@ -54,7 +53,7 @@ def save(
         (3, {'weights': tensor([1., 1.]), 'loss': 0.5})
     """
     tensors: dict[str, torch.Tensor] = {}
-    tree = _packed(state, tensors, "state")
+    tree = packed(state, tensors, "state", _refused)
     body = tensors_to_bytes(tensors)
     manifest = {
         "format": FORMAT,
@@ -64,11 +63,11 @@ def save(
     }
     folder.mkdir(parents=True, exist_ok=True)
     _clear_leftovers(folder)
-    final = folder / f"step-{step:012d}"
+    final = folder / _name(step)
     temporary = Path(tempfile.mkdtemp(dir=folder, prefix=".writing-"))
     try:
         _write(temporary / TENSORS, body)
-        _write(temporary / MANIFEST, json.dumps(manifest, allow_nan=False).encode())
+        _write(temporary / MANIFEST, sealed(manifest))
         _sync_folder(temporary)
         if final.exists():  # the same step again, after a resume: the old one goes first
             shutil.rmtree(final)
@@ -79,6 +78,10 @@ def save(
         raise
     prune(folder, keep)
     return final
+
+
+def _name(step: int) -> str:
+    return f"step-{step:012d}"
 
 
 def prune(folder: Path, keep: int) -> None:
@@ -104,17 +107,20 @@ def latest(folder: Path) -> tuple[int, Any] | None:
         except UsageError as error:
             refused.append(str(error))
     if refused:
-        raise UsageError(f"checkpoint: none in {folder} can be read. The newest: {refused[0]}")
+        raise UsageError(
+            f"{refused[0]} There is no other in {folder}: remove that folder to train again from "
+            "the beginning."
+        )
     return None
 
 
 def load(path: Path) -> tuple[int, Any]:
     """Read one checkpoint: its step and its state; refuse whatever does not match its manifest."""
     try:
-        manifest = json.loads((path / MANIFEST).read_bytes())
+        manifest = unsealed((path / MANIFEST).read_bytes())
         body = (path / TENSORS).read_bytes()
     except (OSError, ValueError) as error:
-        raise UsageError(f"checkpoint: {path.name} cannot be read: {error}.") from error
+        raise UsageError(f"checkpoint: {path.name} cannot be used: {error}.") from error
     try:
         if manifest["format"] != FORMAT:
             raise UsageError(
@@ -128,55 +134,26 @@ def load(path: Path) -> tuple[int, Any]:
                 "does not. The write was torn, or the file was changed."
             )
         tensors = tensors_from_bytes(body)  # refuses overlaps, holes and extra bytes itself
-        state = _unpacked(manifest["state"], tensors)
+        state = unpacked(manifest["state"], tensors, _unknown)
         if tensors:
             raise UsageError(f"checkpoint: {path.name} has tensors that its state does not name.")
-        return int(manifest["step"]), state
+        if path.name != (name := _name(manifest["step"])):
+            raise UsageError(f"checkpoint: {path.name} must have its own name; it was {name}.")
+        return manifest["step"], state
     except (SafetensorError, LookupError, TypeError, ValueError) as error:
         if isinstance(error, UsageError):
             raise
         raise UsageError(f"checkpoint: {path.name} does not have its form: {error!r}.") from error
 
 
-def _packed(value: Any, tensors: dict[str, torch.Tensor], name: str) -> Any:
-    """Turn a value into JSON and put its tensors aside; every kind but the plain has a label."""
-    if isinstance(value, torch.Tensor):
-        tensors[name] = value.detach().cpu().contiguous().clone()  # clone: shared memory is refused
-        return {"tensor": name}
-    if isinstance(value, PLAIN):
-        return value
-    if isinstance(value, float):
-        return value if math.isfinite(value) else {"float": str(value)}
-    if isinstance(value, dict):
-        pairs = [
-            [_packed(key, tensors, ""), _packed(one, tensors, f"{name}.{key}")]
-            for key, one in value.items()
-        ]
-        return {"dict": pairs}
-    if isinstance(value, (list, tuple)):
-        items = [_packed(one, tensors, f"{name}.{place}") for place, one in enumerate(value)]
-        return items if isinstance(value, list) else {"tuple": items}
+def _refused(value: Any, name: str) -> Any:
     raise UsageError(
         f"checkpoint: {name} must be made of dicts, lists, tensors and plain values; got "
         f"{type(value).__name__}."
     )
 
 
-def _unpacked(tree: Any, tensors: dict[str, torch.Tensor]) -> Any:
-    """Turn JSON back into a value; a tensor is taken out of those that are left."""
-    if isinstance(tree, list):
-        return [_unpacked(one, tensors) for one in tree]
-    if not isinstance(tree, dict):
-        return tree
-    ((kind, inner),) = tree.items()
-    if kind == "tensor":
-        return tensors.pop(inner)
-    if kind == "float":
-        return float(inner)
-    if kind == "tuple":
-        return tuple(_unpacked(one, tensors) for one in inner)
-    if kind == "dict":
-        return {_unpacked(key, tensors): _unpacked(one, tensors) for key, one in inner}
+def _unknown(kind: str, _: Any) -> Any:
     raise ValueError(f"unknown kind {kind!r}")
 
 

@@ -103,9 +103,16 @@ def _own(thing: Any, page: catalog.Page) -> bool:
 
 
 def settings_with_callbacks(
-    owner: str, knobs: Mapping[str, Knob], pairs: Mapping[str, Any]
+    owner: str, knobs: Mapping[str, Knob], pairs: Mapping[str, Any], *, trains: bool = True
 ) -> dict[str, Any]:
-    """Read `--set` pairs like `settings`; a dot in a name means the knob of a callback."""
+    """Read `--set` pairs like `settings`; a dot in a name means the knob of a callback.
+
+    Args:
+        owner: Who is asked, for errors.
+        knobs: What can be turned in it.
+        pairs: What is turned, as it was typed.
+        trains: Whether it uses the training loop; if not, callbacks are refused.
+    """
     own = {name: value for name, value in pairs.items() if "." not in name}
     rest = {name: value for name, value in pairs.items() if "." in name}
     chosen = settings(owner, knobs, own)
@@ -114,6 +121,11 @@ def settings_with_callbacks(
         for factory in callback_factories().values():
             offered |= factory.knobs
         chosen |= settings(owner, offered, rest)
+        if not trains:
+            raise UsageError(
+                f"run: {owner} trains nothing by the training loop, so that callbacks change "
+                f"nothing. Leave out {', '.join(rest)}."
+            )
     return chosen
 
 

@@ -4,6 +4,7 @@ import zlib
 from collections.abc import Mapping
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
@@ -12,11 +13,12 @@ __all__ = ["check_sums", "described", "difference"]
 
 def check_sums(data: tuple[Tensor, ...]) -> list[Any]:
     """Identify tensors by kind, shape and check sum."""
-    arrays = [one.detach().cpu().contiguous().numpy() for one in data]
-    return [
-        [str(one.dtype), *one.shape, zlib.crc32(one)]  # type: ignore[arg-type]
-        for one in arrays
-    ]
+    return [[str(one.dtype), *one.shape, zlib.crc32(_bytes(one))] for one in data]
+
+
+def _bytes(tensor: Tensor) -> memoryview:
+    flat = tensor.detach().cpu().contiguous().flatten()
+    return flat.view(torch.uint8).numpy().data  # NumPy does not know every kind
 
 
 def described(thing: Any) -> Any:
@@ -26,7 +28,8 @@ def described(thing: Any) -> Any:
     if isinstance(thing, Tensor):
         return check_sums((thing,))
     if isinstance(thing, nn.Module):
-        return [type(thing).__qualname__, *(described(one) for one in thing.state_dict().values())]
+        kinds = [type(one).__qualname__ for one in thing.modules()]
+        return {"modules": kinds, "state": described(thing.state_dict())}
     if isinstance(thing, (list, tuple)):
         return [described(one) for one in thing]
     if isinstance(thing, Mapping):

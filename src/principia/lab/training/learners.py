@@ -38,7 +38,7 @@ from principia.lab.training.metrics import outputs_of
 if TYPE_CHECKING:
     from principia.lab.params import Range
 
-__all__ = ["Learner", "knobs_for", "learn", "learner", "learner_of", "predictions"]
+__all__ = ["Learner", "knobs_for", "learn", "learner", "learner_of", "predictions", "trains"]
 
 
 @final
@@ -107,6 +107,11 @@ def knobs_for(kind: Learner | type[BaseEstimator]) -> Mapping[str, Knob]:
     return kind.knobs if isinstance(kind, Learner) else knobs_of(kind.__init__)
 
 
+def trains(kind: Learner | type[BaseEstimator]) -> bool:
+    """Whether it is trained by the training loop; scikit-learn's estimators train themselves."""
+    return isinstance(kind, Learner) and not kind.builds_estimator
+
+
 def _is_estimator(thing: Any) -> bool:
     return inspect.isclass(thing) and issubclass(thing, BaseEstimator)
 
@@ -116,11 +121,11 @@ def learn(run: Run, page: Page, ready: Examples, knobs: Mapping[str, Any]) -> di
     schema = ready.schema
     kind = learner_of(page, schema)
     chosen = settings(page.key, knobs_for(kind), knobs)
-    if isinstance(kind, Learner) and not kind.builds_estimator:
+    if trains(kind):
         model = _train_module(run, kind, ready, chosen)
     else:
         model = _fit_estimator(run, kind, ready, chosen)
-    run.keep(model)
+    run.keep(model, example=ready.x_test[:1])
     found = predictions(model, schema, ready.x_test)
     if schema.task == "classification":
         right = float((found == ready.y_test).double().mean())

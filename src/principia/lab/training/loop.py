@@ -27,6 +27,7 @@ from principia.lab.params import Failure, PositiveInt, UsageError, checked, usag
 from principia.lab.runs.experiments import Run
 from principia.lab.seeds import Seed
 from principia.lab.training import checkpoints
+from principia.lab.training.batches import Batch, each, row_count, rows_at_once, slices, tensors_of
 from principia.lab.training.callbacks import Callback
 from principia.lab.training.fingerprints import check_sums, described, difference
 from principia.lab.training.generators import (
@@ -39,7 +40,6 @@ from principia.lab.training.objectives import Objective
 
 __all__ = ["Diverged", "Trained", "fit"]
 
-Batch = tuple[Tensor, ...]
 REFRESH = 0.1  # seconds between two looks at the progress bar
 
 
@@ -81,7 +81,9 @@ def fit(
 
     Args:
         model: What is trained; it is changed in place.
-        data: Tensors with one row a sample; a batch has the same rows of each.
+        data: Tensors with one row a sample; a batch has the same rows of each. The first is the
+            input: vectors, pictures, sequences, or a tuple of tensors for a model that takes
+            several.
         objective: Gives the loss of a batch. Several by name take turns on each batch, each with
             the optimizer of its name.
         optimizer: Any optimizer of torch, also one that needs to evaluate the loss several times.
@@ -89,7 +91,8 @@ def fit(
         steps: How many batches to take instead.
         batch_size: Rows of a batch; the last one of an epoch may be smaller.
         callbacks: Schedules, clipping, averages, early stopping; the run may add more.
-        validation: Data like `data` that is measured after every epoch.
+        validation: Data like `data` that is measured after every epoch, a part at a time: a loss is
+            the mean over samples, metrics get all outputs.
         metrics: Numbers of the outputs and targets of the validation data, by name.
         seed: Where all randomness comes from; the run's seed by default.
         run: Shows progress, keeps curves, and saves the state so that it can resume.
@@ -111,7 +114,8 @@ def fit(
     seed = run.seed if seed is None else seed
     where = torch.device(device or run.device)
     data = _checked_data("data", data, where)
-    batches = math.ceil(len(data[0]) / batch_size)
+    rows = row_count(data)
+    batches = math.ceil(rows / batch_size)
     total = _total(epochs, steps, batches)
     callbacks = [*callbacks, *run.more_callbacks()]
     model.to(where)
@@ -125,8 +129,9 @@ def fit(
     folder = run.training_folder(name)
     if folder is not None:
         settings = {
+            "run": run.origin,
             "batch_size": batch_size, "steps": total, "seed": int(seed), "device": where.type,
-            "data": check_sums(data), "validation": check_sums(held or ()),
+            "data": check_sums(tensors_of(data)), "validation": check_sums(tensors_of(held or ())),
             "metrics": sorted(metrics or ()),
         }
         training.keep_in(folder, settings, run)
@@ -137,13 +142,12 @@ def fit(
         while training.unfinished_of(total):
             model.train()
             training.remember_good_weights()
-            order = _permutation(len(data[0]), seed, training.epoch, where).split(batch_size)
-            for rows in order[training.batch : training.batch + total - training.step]:
-                batch = tuple(one.index_select(0, rows) for one in data)
-                training.take(batch)
+            order = _permutation(rows, seed, training.epoch, where).split(batch_size)
+            for few in order[training.batch : training.batch + total - training.step]:
+                training.take(_rows_of(data, few))
                 watched.look(training)
                 training.save_if_due()
-            row = training.numbers(held, metrics or {}, seed)
+            row = training.numbers(held, metrics or {}, seed, batch_size)
             run.log(name, row)
         training.finish()
     return Trained(model, training.history, training.step, training.stopped)
@@ -195,7 +199,7 @@ class _Training:
         """Take one batch: one step of every optimizer."""
         for callback in self.preparing:
             batch = callback.prepare(batch, self.rng)
-        rows = batch[0].shape[0]
+        rows = row_count(batch)
         for name, optimizer in self.optimizers.items():
             if name in self.searching:  # its step asks for the loss as often as it needs
                 value = optimizer.step(functools.partial(self.loss, name, batch))
@@ -233,7 +237,7 @@ class _Training:
             callback.abandon(self.model)
 
     def numbers(
-        self, held: Batch | None, metrics: Mapping[str, Metric], seed: Seed
+        self, held: Batch | None, metrics: Mapping[str, Metric], seed: Seed, batch_size: int
     ) -> dict[str, float]:
         """End an epoch: measure the model, ask the callbacks, and move to the next one."""
         row: dict[str, float] = {"epoch": self.epoch + 1, "step": self.step}
@@ -243,7 +247,7 @@ class _Training:
                 stack.enter_context(callback.shown(self.model))
             if held is not None:
                 rng = seed.child(f"validation {self.epoch}").torch()
-                row |= self.validated(held, metrics, rng)
+                row |= self.validated(held, metrics, rng, batch_size)
             reasons = [callback.after_epoch(self.model, row) for callback in self.callbacks]
         self.stopped = "; ".join(filter(None, reasons))
         self.history.append(row)
@@ -252,19 +256,22 @@ class _Training:
         return row
 
     def validated(
-        self, held: Batch, metrics: Mapping[str, Metric], rng: torch.Generator
+        self, held: Batch, metrics: Mapping[str, Metric], rng: torch.Generator, batch_size: int
     ) -> dict[str, float]:
         """Measure losses and metrics of the validation data, the model in evaluation mode."""
         self.model.eval()
+        size = rows_at_once(held[0], batch_size)
+        found = dict.fromkeys((f"validation_{name}" for name in self.objectives), 0.0)
         with torch.no_grad():
-            found = {
-                f"validation_{name}": float(objective(self.model, held, rng))
-                for name, objective in self.objectives.items()
-            }
+            for part in slices(held, size):
+                share = row_count(part) / row_count(held)
+                for name, objective in self.objectives.items():
+                    loss = float(objective(self.model, part, rng))
+                    found[f"validation_{name}"] += share * loss
             if metrics:
-                outputs = outputs_of(self.model, held[0])
+                outputs, targets = outputs_of(self.model, held[0], size), tensors_of(held[-1])[0]
                 found |= {
-                    f"validation_{name}": float(metric(outputs, held[-1]))
+                    f"validation_{name}": float(metric(outputs, targets))
                     for name, metric in metrics.items()
                 }
         return found
@@ -306,9 +313,7 @@ class _Training:
         self.folder, self.save_every, self.asked_to_stop = folder, run.save_every, run.asked_to_stop
         self.settings = {
             **settings,
-            "model": {
-                name: [str(one.dtype), *one.shape] for name, one in self.model.state_dict().items()
-            },
+            "model": described(self.model),
             "objectives": {name: described(one) for name, one in self.objectives.items()},
             "optimizers": {name: described(one) for name, one in self.optimizers.items()},
             "callbacks": [described(one) for one in self.callbacks],
@@ -335,6 +340,7 @@ class _Training:
             "sums": self.sums, "rows": self.rows,
             "stopped": self.stopped, "history": self.history,
             "model": dict(self.model.state_dict()),
+            "modes": [one.training for one in self.model.modules()],
             # also what they saw on the way
             "callbacks": [callback.state_dict() for callback in self.callbacks],
         }
@@ -357,9 +363,11 @@ class _Training:
         if reason := difference(state["settings"], self.settings):
             raise UsageError(
                 f"fit: the saved state of {name or 'the training'} must be of the same training; "
-                f"{reason}. Start a new run."
+                f"{reason}. Remove {self.folder} if it was copied here, or start a new run."
             )
         self.model.load_state_dict(state["model"])
+        for module, training in zip(self.model.modules(), state["modes"], strict=True):
+            module.training = training  # as the last epoch left it, for what follows a training
         self.finished = state["finished"]
         self.epoch, self.batch, self.step = state["epoch"], state["batch"], state["step"]
         self.sums, self.rows = state["sums"], state["rows"]
@@ -412,13 +420,17 @@ def _paired(objective: Any, optimizer: Any) -> tuple[dict[str, Any], dict[str, A
 
 
 def _checked_data(what: str, data: Tensor | Batch, device: torch.device) -> Batch:
-    tensors = (data,) if isinstance(data, Tensor) else tuple(data)
-    lengths = [len(one) for one in tensors]
-    if not tensors or min(lengths) != max(lengths) or not lengths[0]:
+    data = (data,) if isinstance(data, Tensor) else data
+    lengths = [len(one) for one in tensors_of(data)]
+    if not lengths or min(lengths) != max(lengths) or not lengths[0]:
         raise usage_error(
             "fit", what, "tensors with the same number of rows, at least one", lengths
         )
-    return tuple(one.to(device) for one in tensors)
+    return each(lambda one: one.to(device), data)
+
+
+def _rows_of(data: Batch, rows: Tensor) -> Batch:
+    return each(lambda one: one.index_select(0, rows), data)
 
 
 def _total(epochs: int | None, steps: int | None, batches: int) -> int:

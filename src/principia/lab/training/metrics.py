@@ -1,10 +1,15 @@
-"""Metrics: numbers about outputs and targets, computed over a whole data set at once."""
+"""Metrics: numbers about outputs and targets, computed over a whole data set at once.
+
+The outputs are computed batch by batch, and put together: a root of a mean is no mean of roots.
+"""
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 
 import torch
 from torch import Tensor, nn
+
+from principia.lab.training.batches import Input, answer, each, slices
 
 __all__ = ["Metric", "accuracy", "evaluate", "evaluated", "outputs_of", "rmse"]
 
@@ -35,21 +40,21 @@ def rmse(outputs: Tensor, target: Tensor) -> Tensor:
 
 @torch.no_grad()
 def evaluate(
-    model: nn.Module, data: tuple[Tensor, Tensor], metrics: Mapping[str, Metric], *,
+    model: nn.Module, data: tuple[Input, Tensor], metrics: Mapping[str, Metric], *,
     batch_size: int = 4096,
 ) -> dict[str, float]:
     """Compute metrics of a model in evaluation mode; its mode afterwards is that of before."""
     x, y = data
-    device = next(iter(model.parameters()), x).device
-    outputs = outputs_of(model, x.to(device), batch_size)
+    device = next(iter(model.parameters()), y).device
+    outputs = outputs_of(model, each(lambda one: one.to(device), x), batch_size)
     return {name: float(metric(outputs, y.to(device))) for name, metric in metrics.items()}
 
 
 @torch.no_grad()
-def outputs_of(model: nn.Module, x: Tensor, batch_size: int = 4096) -> Tensor:
+def outputs_of(model: nn.Module, x: Input, batch_size: int = 4096) -> Tensor:
     """Compute the outputs of a model in evaluation mode, a slice of the data at a time."""
     with evaluated(model):
-        return torch.cat([model(part) for part in x.split(batch_size)])
+        return torch.cat([answer(model, part) for part in slices(x, batch_size)])
 
 
 @contextmanager

@@ -7,10 +7,11 @@ from typing import Any, Protocol, final, runtime_checkable
 import torch
 from torch import Tensor
 
+from principia.lab.training.batches import Batch, answer
+
 __all__ = ["Objective", "Once", "Reconstruction", "Supervised"]
 
 Loss = Callable[[Tensor, Tensor], Tensor]
-Batch = tuple[Tensor, ...]
 
 
 @runtime_checkable
@@ -28,7 +29,7 @@ class Objective(Protocol):
 @final
 @dataclass(frozen=True)
 class Supervised:
-    """Compares the outputs for x with the targets y of a batch (x, y).
+    """Compares the outputs for x with the targets y of a batch (x, y); x may be several inputs.
 
     Example:
         >>> objective = Supervised(torch.nn.functional.mse_loss)
@@ -42,7 +43,7 @@ class Supervised:
     def __call__(self, model: Any, batch: Batch, rng: torch.Generator, /) -> Tensor:
         """Give the loss of one batch."""
         x, y = batch
-        return self.loss(model(x), y)
+        return self.loss(answer(model, x), y)
 
 
 @final

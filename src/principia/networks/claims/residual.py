@@ -133,7 +133,8 @@ def _bent_network(
     rng: torch.Generator, dim: int, depth: int, activation: str, gain: float, alpha: float = 1.0
 ) -> SkipNetwork:
     """Build layers y + α φ(Wy) with weights of variance gain²/n."""
-    net = SkipNetwork(lambda: Branch(dim, dim, activation, rng), depth=depth, alpha=alpha).double()
+    branches = [Branch(dim, dim, activation, rng) for _ in range(depth)]
+    net = SkipNetwork(branches, alpha=alpha).double()
     for parameter in net.parameters():
         _set(parameter, gain / 2**0.5 * parameter)
     return net

@@ -39,16 +39,17 @@ def scanline(
     fits = best, even, fit_values(x, pixels, best.knots)
     a, b, c = (float(rmse(one(x), pixels)) for one in fits)
     run.record(best_rmse=a, equal_rmse=b, rmse_ratio=a / b, refitted_rmse=c)
-    run.keep(best.module("relu"))
-    if not run.full:
-        return
+    run.keep(best.module("relu"), example=x[:1, None].float())
     network = PolylineNetwork(m, rng=run.seed.child("init").torch())
     data = x.float()[:, None], pixels.float()[:, None]
     fit(
         network, data, Supervised(F.mse_loss), torch.optim.Adam(network.parameters(), lr=1e-2),
-        steps=4000, batch_size=len(x), seed=run.seed.child("relu"), run=run, name="relu",
+        steps=4000 if run.full else 400, batch_size=len(x), seed=run.seed.child("relu"), run=run,
+        name="relu",
     )
     run.record(trained_rmse=float(rmse(network(data[0]).detach(), data[1])))
+    if not run.full:
+        return
     wave = spoken_digit(data_dir=run.data_dir)
     middle = len(wave) // 2
     speech = wave[middle - 320 : middle + 320]

@@ -29,6 +29,7 @@ def network(inputs: PositiveInt, outputs: PositiveInt, rng: torch.Generator) -> 
     floor={"digits_accuracy": at_least_goal(0.93)},
     source="Xiao, Rasul, Vollgraf (2017), Fashion-MNIST, Table 3: LogisticRegression 0.842 on "
     "Fashion-MNIST, 0.917 on MNIST",
+    trains=True,
 )
 def images(
     run: Run, *, epochs: PositiveInt = 10, lr: Annotated[float, Range(1e-4, 0.1)] = 0.005

@@ -141,7 +141,7 @@ def small_data(
     run.figure("orbit", _along_the_orbit(models, x_test[:HELD], y_test[:HELD]))
     draws = augment(x_test[:1, None].repeat(9, 1, 1, 1), run.seed.child("shown").torch())
     run.figure("draws", figures.images([x_test[0], *draws[:, 0]], ["digit", *["drawn"] * 9]))
-    run.keep(models["convolution with"])
+    run.keep(models["convolution with"], example=x_test[:1, None])
 
 
 def _fed(model: nn.Module, x: Tensor) -> Tensor:

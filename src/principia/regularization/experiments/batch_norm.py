@@ -74,7 +74,7 @@ def bn_speed(
             lost = epochs - len(run.curves[name])
             return [row["test_accuracy"] for row in run.curves[name]] + lost * [0.0]
         if (kind, start) == ("bn", "pair0"):
-            run.keep(net)
+            run.keep(net, example=x[:1])
         return [row["test_accuracy"] for row in run.curves[name]]
 
     def needed(curve: list[float]) -> int:

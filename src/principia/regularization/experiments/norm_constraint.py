@@ -57,6 +57,7 @@ def max_norm(run: Run, *, bound: PositiveFloat = 3.0) -> Callback:
     floor={"path_difference": at_most_goal(1e-4)},
     source="to beat is the loosest fit, in the ball of the price 1e-5, on the same five folds: a "
     "hyperplane separates their classes, so that without any bound there is no minimum",
+    trains=False,
 )
 def radius_path(
     run: Run, *, images: Annotated[int, Range(200, 12_000)] = 4000,

@@ -23,7 +23,6 @@ from principia.lab.course.docstrings import sections
 from principia.lab.course.formula import prose_to_html, prose_to_unicode, to_mathml
 from principia.lab.params import Choice, Knob, Maybe, Range, Switch, knobs_of
 from principia.lab.runs.experiments import Experiment
-from principia.lab.training import fit
 from principia.lab.training.factories import callback_factories
 
 __all__ = [
@@ -244,15 +243,10 @@ def _experiment(experiment: Experiment) -> ExperimentView:
         statement=prose_to_html(experiment.statement),
         source=experiment.source,
         fields=fields(experiment.knobs),
-        callbacks=_callbacks() if _trains(experiment) else (),
+        callbacks=_callbacks() if experiment.trains else (),
         goals=goals,
         command=f"principia run {shlex.quote(experiment.key)}",
     )
-
-
-def _trains(experiment: Experiment) -> bool:
-    """Tell whether the page of an experiment uses the training loop, which takes callbacks."""
-    return experiment.function.__globals__.get("fit") is fit
 
 
 @functools.cache

@@ -241,7 +241,9 @@ class Runs:
         except UsageError as error:
             raise Missing(str(error)) from None
         texts = {knob.strip(): text.strip() for knob, text in request.knobs.items()}
-        knobs = settings_with_callbacks(experiment.key, experiment.knobs, texts)
+        knobs = settings_with_callbacks(
+            experiment.key, experiment.knobs, texts, trains=experiment.trains
+        )
         threads = cores() if request.budget == "full" else 1
         config = RunConfig(
             experiment.page, experiment.name, request.budget, request.seed, knobs,
