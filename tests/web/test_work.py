@@ -2,7 +2,8 @@
 
 import pytest
 
-from principia.lab.evidence.kept import last_finding
+from principia.lab.course import catalog
+from principia.lab.evidence.kept import fresh_finding
 from principia.lab.params import UsageError
 from principia.lab.runs.folders import RunFolder
 from principia.lab.web.processes import work
@@ -19,7 +20,7 @@ def test_a_measurement_has_numbers_a_sentence_and_a_figure():
         assert seen["finding"]["controls"] == [seen["control"]["observation"]]
         assert seen["control"]["observation"]["verdict"] == "refuted"
         assert seen["measure"]["figure"]["data"]
-        assert last_finding(key, name)["measures"] == seen["finding"]["measures"]
+        assert fresh_finding(catalog.page(key), name).to_json() == seen["finding"]
         alone = await workers.run("me", "measure", work.measure, key, name, 0, {})
         assert alone == seen["measure"]
 

@@ -51,10 +51,10 @@ def source_of(module: str) -> Path | None:
 
 def module_of(path: Path) -> str | None:
     """Name the module that a file is, if it is one of the course, the lab or a third party."""
-    for top, home in _homes().items():
+    for package, home in _homes().items():
         if path.suffix == ".py" and path.is_relative_to(home):
             *folders, name = path.relative_to(home).with_suffix("").parts
-            return ".".join([top, *folders, *([] if name == "__init__" else [name])])
+            return ".".join([package, *folders, *([] if name == "__init__" else [name])])
     return None
 
 
@@ -115,10 +115,13 @@ class Sources:
         return frozenset(name for _, _, names in taken for name in names)
 
     def _find(self, module: str) -> Path | None:
-        top, *rest = module.split(".")
-        if top not in self._homes:
-            return None
-        folder = os.path.join(self._homes[top], *rest)
+        above, rest = module, []
+        while above not in self._homes:
+            above, _, last = above.rpartition(".")
+            if not last:
+                return None
+            rest.insert(0, last)
+        folder = os.path.join(self._homes[above], *rest)
         if INIT in self._inside(folder):
             return Path(folder, INIT)
         if rest and f"{rest[-1]}.py" in self._inside(os.path.dirname(folder)):
@@ -180,12 +183,15 @@ class Sources:
 
 
 def _homes() -> dict[str, Path]:
-    """Find the folders of the packages at the top that have chapters."""
+    """Find the folders of the chapters, and of the packages at the top that have them."""
     found = {}
-    for top in dict.fromkeys(one.package.split(".")[0] for one in catalog.chapters()):
-        spec = importlib.util.find_spec(top)
+    for chapter in catalog.chapters():
+        top, *below = chapter.package.split(".")
+        spec = importlib.util.find_spec(top) if top not in found else None
         if spec and spec.submodule_search_locations:
             found[top] = Path(next(iter(spec.submodule_search_locations)))
+        if below and found.get(top, Path()).joinpath(*below) != chapter.path:
+            found[chapter.package] = chapter.path  # a package at the top may have many folders
     return found
 
 

@@ -15,8 +15,9 @@ from markupsafe import Markup
 import principia
 from principia.lab.course import catalog
 from principia.lab.course.formula import prose_to_html
+from principia.lab.course.fingerprint import Sources
 from principia.lab.evidence.claims import Finding
-from principia.lab.evidence.kept import fresh_finding
+from principia.lab.evidence.kept import Kept, last_finding
 from principia.lab.runs import ledger
 from principia.lab.web.pages.content import page_view, page_views
 from principia.lab.web.processes.work import shown
@@ -58,15 +59,17 @@ class Place:
         return f"{self.root}assets/{name}"
 
 
-Findings = Mapping[str, Finding]  # by the keys of claims
+Findings = Mapping[str, Kept]  # by the keys of claims
 
 
 def evidence_now() -> Findings:
-    """Give what was measured before on this machine and still stands."""
+    """Give what was measured before on this machine; what no longer stands is marked as stale."""
+    sources = Sources()
+    pages = [page for chapter in catalog.chapters() for page in chapter.pages]
+    sources.needed(module for page in pages for module in page.modules)  # all at once
     found = {
-        f"{page.key}:{name}": fresh_finding(page, name)
-        for chapter in catalog.chapters()
-        for page in chapter.pages
+        f"{page.key}:{name}": last_finding(page, name, sources)
+        for page in pages
         for name in page.claim_names
     }
     return {key: finding for key, finding in found.items() if finding is not None}
@@ -87,7 +90,7 @@ def index_html(place: Place, findings: Findings) -> str:
     states = [claim["state"] for page in pages for claim in page["claims"]]
     return render(
         "index.html.jinja", place, chapters=chapters, pages=len(pages), claims=len(states),
-        holding=states.count("holds"), failing=states.count("fails"),
+        holding=states.count("holds"), failing=states.count("fails"), stale=states.count("stale"),
     )
 
 
@@ -103,8 +106,8 @@ def _listed(page: catalog.Page, findings: Findings) -> dict[str, Any]:
     }
 
 
-def _state(finding: Finding | None) -> str:
-    return "unchecked" if finding is None else "holds" if finding.passed else "fails"
+def _state(kept: Kept | None) -> str:
+    return "unchecked" if kept is None else kept.state
 
 
 def page_html(place: Place, key: str, findings: Findings, runs: Any = ()) -> str:
@@ -178,7 +181,7 @@ def errata_html(place: Place, findings: Findings) -> str:
     listed = [
         {
             "claim": claim, "page": view, "address": place.page(view.key, claim.name),
-            "finding": findings.get(claim.key),
+            "kept": findings.get(claim.key),
         }
         for view in page_views()
         for claim in view.claims
