@@ -69,7 +69,7 @@ def announced(folder, monkeypatch, name, claims):
     (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
     (info / "entry_points.txt").write_text(f"[principia.chapters]\n{name} = {name}\n")
     monkeypatch.syspath_prepend(str(folder))
-    monkeypatch.setenv("PYTHONPATH", str(folder))
+    monkeypatch.setenv("PYTHONPATH", str(folder), prepend=os.pathsep)
     monkeypatch.setattr(catalog, "chapters", catalog.chapters.__wrapped__)
     return catalog.page(f"{name}/idea")
 
