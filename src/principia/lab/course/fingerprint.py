@@ -90,6 +90,7 @@ def roots_of_run(page: Page, added: Iterable[str] = (), *, own_data: bool = Fals
 
 def of_race(file: Path, sources: Sources | None = None) -> str:
     """Give the fingerprint of the races in a file."""
+    file = file.resolve()
     package = file.parent.name
     sources = sources or Sources({package: file.parent})
     race = f"{package}.{file.stem}"

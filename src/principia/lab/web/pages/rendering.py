@@ -132,9 +132,9 @@ def page_html(place: Place, key: str, findings: Findings, runs: Any = ()) -> str
 
 def ledger_html(place: Place) -> str:
     """Write the ledger: published figures beside ours."""
-    rows = ledger.read()
-    listed = []
-    for one in ledger.experiments():
+    rows, chosen = ledger.read(), ledger.experiments()
+    listed, old = [], ledger.stale(chosen, rows)
+    for one in chosen:
         row = rows.get(one.key)
         goals = [f"{name.replace('_', ' ')} {goal.goal}" for name, goal in one.reaches.items()]
         listed.append(
@@ -144,7 +144,7 @@ def ledger_html(place: Place) -> str:
                 "ours": ledger.ours(one, row).split("; ") if row else [],
                 "effects": ledger.effects(row) if row else [],
                 "seeds": len(row["seeds"]) if row else 0,
-                "verdict": ledger.verdict(one, row),
+                "verdict": ledger.verdict(one, row), "stale": one.key in old,
             }
         )
     return render("ledger.html.jinja", place, rows=listed)
@@ -155,8 +155,9 @@ def races_html(place: Place) -> str:
     from principia.lab.racing import results
     from principia.lab.racing.pictures import ratio_table, scaling, standing
 
-    listed, verdicts = [], []
-    for key, row in results.read().items():
+    rows = results.read()
+    listed, verdicts, old = [], [], results.stale(rows)
+    for key, row in rows.items():
         columns, lines = ratio_table(key, row)
         drawn = scaling(row)
         found = [one.verdict for one in results.ratios(key, row)]
@@ -164,6 +165,7 @@ def races_html(place: Place) -> str:
         listed.append(
             {
                 "key": key, "anchor": key.replace(":", "-"), "work": row["work"],
+                "stale": key in old,
                 "columns": columns,
                 "rows": list(zip(found, lines, strict=True)),
                 "reasons": [(one, row["slower"].get(one, "")) for one in results.lost(key, row)],
@@ -173,7 +175,7 @@ def races_html(place: Place) -> str:
             }
         )
     counts = {word: verdicts.count(word) for word in ("faster", "even", "slower")}
-    return render("races.html.jinja", place, races=listed, ratios=len(verdicts), counts=counts)
+    return render("races.html.jinja", place, races=listed, ratios=len(verdicts), counts=counts, old=len(old))
 
 
 def errata_html(place: Place, findings: Findings) -> str:
