@@ -98,7 +98,7 @@ def _words(value: Any) -> str:
 
 def _new_run(config: "RunConfig", given: Flags) -> str:
     """Write the command of a new run: what this one was asked, with what is given now."""
-    own = config.data
+    own = None if "data" in given else config.data  # another table has other columns
     plain = {"budget": config.budget, "seed": config.seed, "device": config.device}
     asked = {
         **{name: value for name, value in plain.items() if value != _USUAL[name]},
