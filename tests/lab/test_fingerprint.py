@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 import commands
-from lab.test_storage import announced
+from announcing import announced
 from principia.lab.course import catalog, fingerprint, imports
 from principia.lab.course.fingerprint import (
     EARLIER,
@@ -25,12 +25,7 @@ from principia.lab.evidence.kept import Kept
 from principia.lab.racing import results
 from principia.lab.racing.races import folder_of_races
 from principia.lab.runs import ledger
-from principia.lab.web.pages.rendering import (
-    Place,
-    index_html,
-    ledger_html,
-    races_html,
-)
+from principia.lab.web.pages.rendering import Place, index_html, ledger_html, races_html
 
 PAGES = [page for chapter in catalog.chapters() for page in chapter.pages]
 HOPFIELD = catalog.page("connectionism/hopfield")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from principia.lab.course import catalog
+from announcing import announced
 from principia.lab.course.catalog import page
 from principia.lab.course.fingerprint import of_claims
 from principia.lab.evidence import checking, kept
@@ -55,23 +55,6 @@ def test_evidence_is_remembered(monkeypatch, tmp_path):
     assert kept.last_finding(one, "bound_is_attained").stale, "other versions"
     stored.write_text("{ torn")
     assert kept.last_finding(one, "bound_is_attained") is None
-
-
-def announced(folder, monkeypatch, name, claims):
-    """Install a chapter of one page with these claims, where workers find it, too."""
-    chapter = folder / name
-    (chapter / "claims").mkdir(parents=True)
-    for file in (chapter / "__init__.py", chapter / "claims/__init__.py", chapter / "idea.py"):
-        file.write_text('"""A chapter: for a test."""\n')
-    (chapter / "claims/idea.py").write_text(claims)
-    info = folder / f"{name}-1.0.dist-info"
-    info.mkdir()
-    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
-    (info / "entry_points.txt").write_text(f"[principia.chapters]\n{name} = {name}\n")
-    monkeypatch.syspath_prepend(str(folder))
-    monkeypatch.setenv("PYTHONPATH", str(folder), prepend=os.pathsep)
-    monkeypatch.setattr(catalog, "chapters", catalog.chapters.__wrapped__)
-    return catalog.page(f"{name}/idea")
 
 
 def test_a_killed_worker_is_told(tmp_path, monkeypatch):

@@ -14,8 +14,8 @@ from markupsafe import Markup
 
 import principia
 from principia.lab.course import catalog
-from principia.lab.course.formula import prose_to_html
 from principia.lab.course.fingerprint import Sources
+from principia.lab.course.formula import prose_to_html
 from principia.lab.evidence.claims import Finding
 from principia.lab.evidence.kept import Kept, last_finding
 from principia.lab.runs import ledger
@@ -175,7 +175,9 @@ def races_html(place: Place) -> str:
             }
         )
     counts = {word: verdicts.count(word) for word in ("faster", "even", "slower")}
-    return render("races.html.jinja", place, races=listed, ratios=len(verdicts), counts=counts, old=len(old))
+    return render(
+        "races.html.jinja", place, races=listed, ratios=len(verdicts), counts=counts, old=len(old),
+    )
 
 
 def errata_html(place: Place, findings: Findings) -> str:
