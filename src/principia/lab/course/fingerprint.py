@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "EARLIER", "Sources", "fingerprint", "loaded", "note", "of_claims", "of_race", "of_run",
-    "roots_of_run",
+    "roots_of_claims", "roots_of_run",
 ]
 
 EARLIER = "measured on an earlier version"  # what is said of all that has another fingerprint
@@ -68,12 +68,17 @@ def fingerprint(modules: Iterable[str], sources: Sources | None = None) -> str:
 
 def of_claims(page: Page, sources: Sources | None = None) -> str:
     """Give the fingerprint of what a page's claims measure."""
-    return fingerprint([page.module, room_module(page.module, "claims")], sources)
+    return fingerprint(roots_of_claims(page), sources)
 
 
 def of_run(page: Page, sources: Sources | None = None) -> str:
     """Give the fingerprint of what a page's experiments run, without callbacks added to them."""
     return fingerprint(roots_of_run(page), sources)
+
+
+def roots_of_claims(page: Page) -> list[str]:
+    """Name the modules where the fingerprint of a page's claims begins."""
+    return [page.module, room_module(page.module, "claims")]
 
 
 def roots_of_run(page: Page, added: Iterable[str] = (), *, own_data: bool = False) -> list[str]:

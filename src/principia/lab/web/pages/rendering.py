@@ -14,7 +14,7 @@ from markupsafe import Markup
 
 import principia
 from principia.lab.course import catalog
-from principia.lab.course.fingerprint import Sources
+from principia.lab.course.fingerprint import Sources, roots_of_claims
 from principia.lab.course.formula import prose_to_html
 from principia.lab.evidence.claims import Finding
 from principia.lab.evidence.kept import Kept, last_finding
@@ -62,11 +62,15 @@ class Place:
 Findings = Mapping[str, Kept]  # by the keys of claims
 
 
-def evidence_now() -> Findings:
-    """Give what was measured before on this machine; what no longer stands is marked as stale."""
+def evidence_now(*only: catalog.Page) -> Findings:
+    """Give what was measured before on this machine; what no longer stands is marked as stale.
+
+    Args:
+        only: The pages whose claims are asked for; by default all.
+    """
+    pages = only or [page for chapter in catalog.chapters() for page in chapter.pages]
     sources = Sources()
-    pages = [page for chapter in catalog.chapters() for page in chapter.pages]
-    sources.needed(module for page in pages for module in page.modules)  # all at once
+    sources.needed(module for page in pages for module in roots_of_claims(page))  # all at once
     found = {
         f"{page.key}:{name}": last_finding(page, name, sources)
         for page in pages
