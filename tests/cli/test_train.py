@@ -286,6 +286,7 @@ def test_the_ledger_is_written_from_real_runs(tmp_path):
     assert row["verdict"] == "reached"
     assert row["seeds"] == [0]
     assert set(row["goals"]) <= set(row["metrics"])
+    assert row["stale"] is False
     rows = json.loads(file.read_text())
     goal = next(iter(row["goals"]))
     (only,) = rows["rows"].values()
@@ -294,4 +295,9 @@ def test_the_ledger_is_written_from_real_runs(tmp_path):
     done = principia(tmp_path, "ledger", key, "--file", file)
     assert done.returncode == 1
     assert "falls short" in done.stdout
+    only.update(row, code="of an earlier version")
+    file.write_text(json.dumps(rows))
+    done = principia(tmp_path, "ledger", key, "--file", file)
+    assert done.returncode == 1, "nobody knows whether this code reaches it"
+    assert "measured on an earlier version: reached" in done.stdout
     assert os.listdir(tmp_path / "runs")

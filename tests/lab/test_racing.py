@@ -227,6 +227,15 @@ def test_the_command_prints_a_table_and_writes_a_report_and_the_file(folder):
     assert "not measured: no-such-package is not installed" in told
 
 
+def test_a_row_is_marked_when_its_race_has_changed_since(folder):
+    bench(folder, "burning:apart")
+    assert "†" not in bench(folder, "--markdown").stdout
+    (folder / "burning.py").write_text(RACES + "\n# another way to burn\n")
+    told = bench(folder, "--markdown").stdout
+    assert "| `burning:apart` † " in told
+    assert "† measured on an earlier version of the code" in told
+
+
 def test_the_guard_names_what_became_slower_and_keeps_what_was_kept(folder):
     kept = folder.parent / "kept.json"
     bench(folder, "burning:known")

@@ -1,12 +1,14 @@
 """Files are whole or not there, and evidence is kept and found again."""
 
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from principia.lab.course import catalog
+from announcing import announced
 from principia.lab.course.catalog import page
+from principia.lab.course.fingerprint import of_claims
 from principia.lab.evidence import checking, kept
 from principia.lab.params import Failure, UsageError
 from principia.lab.storage import need_writable, write_text
@@ -39,32 +41,20 @@ def test_paths_that_cannot_be_written_are_refused_before_the_work(tmp_path):
 def test_evidence_is_remembered(monkeypatch, tmp_path):
     monkeypatch.setenv("PRINCIPIA_CACHE", str(tmp_path))
     one = page("connectionism/perceptron")
-    assert kept.last_finding(one.key, "bound_is_attained") is None
+    assert kept.last_finding(one, "bound_is_attained") is None
     finding = one.claim("bound_is_attained").check([0])
     kept.remember(finding)
-    found = kept.last_finding(one.key, "bound_is_attained")
-    assert found["passed"]
-    assert found["measures"][0]["measured"] == 1
+    found = kept.last_finding(one, "bound_is_attained")
+    assert found.finding == finding
+    assert found.stale, "nobody knows what code it was"
+    kept.remember(replace(finding, code=of_claims(one)))
+    assert kept.fresh_finding(one, "bound_is_attained").passed
     stored = tmp_path / "evidence/connectionism/perceptron/bound_is_attained.json"
+    before = stored.read_text()
+    stored.write_text(before.replace('"python": "', '"python": "1.'))
+    assert kept.last_finding(one, "bound_is_attained").stale, "other versions"
     stored.write_text("{ torn")
-    assert kept.last_finding(one.key, "bound_is_attained") is None
-
-
-def announced(folder, monkeypatch, name, claims):
-    """Install a chapter of one page with these claims, where workers find it, too."""
-    chapter = folder / name
-    (chapter / "claims").mkdir(parents=True)
-    for file in (chapter / "__init__.py", chapter / "claims/__init__.py", chapter / "idea.py"):
-        file.write_text('"""A chapter: for a test."""\n')
-    (chapter / "claims/idea.py").write_text(claims)
-    info = folder / f"{name}-1.0.dist-info"
-    info.mkdir()
-    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
-    (info / "entry_points.txt").write_text(f"[principia.chapters]\n{name} = {name}\n")
-    monkeypatch.syspath_prepend(str(folder))
-    monkeypatch.setenv("PYTHONPATH", str(folder))
-    monkeypatch.setattr(catalog, "chapters", catalog.chapters.__wrapped__)
-    return catalog.page(f"{name}/idea")
+    assert kept.last_finding(one, "bound_is_attained") is None
 
 
 def test_a_killed_worker_is_told(tmp_path, monkeypatch):
@@ -75,6 +65,6 @@ def test_a_killed_worker_is_told(tmp_path, monkeypatch):
 
 def test_a_page_that_cannot_be_imported_fails_alone(tmp_path, monkeypatch):
     announced(tmp_path, monkeypatch, "broken", "raise RuntimeError('half written')\n")
-    measure, control = checking._work(("broken/idea", "anything", 0, {}))
+    measure, control, _ = checking._work(("broken/idea", "anything", 0, {}))
     assert measure.verdict == control.verdict == "error"
     assert measure.error == "broken/idea cannot be imported: RuntimeError: half written"

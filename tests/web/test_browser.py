@@ -182,7 +182,7 @@ def test_the_index_tells_what_holds(tab, server):
     before = int(tab.locator("#unchecked").inner_text())
     expect(tab.locator("#unchecked")).not_to_have_text(str(before), timeout=60_000)
     tab.locator("#check-all").click()
-    expect(tab.locator("#check-all")).to_have_text("Check what is not checked yet")
+    expect(tab.locator("#check-all")).to_have_text("Check what is not checked now")
 
 
 def test_the_theme_is_kept_and_figures_follow_it(tab, server):

@@ -11,9 +11,12 @@ import pytest
 from playwright.sync_api import expect
 
 from principia.lab.course import catalog
+from principia.lab.course.fingerprint import EARLIER
+from principia.lab.evidence.kept import Kept
 from principia.lab.params import UsageError
 from principia.lab.web.pages import content
 from principia.lab.web.pages import site as writing
+from principia.lab.web.pages.rendering import Place, errata_html, page_html
 from principia.lab.web.pages.site import write_site
 
 
@@ -74,6 +77,27 @@ def test_the_search_index_leads_somewhere(site):
         assert not anchor or anchor in names[site / path], one
     claims = sum(len(page.claim_names) for each in catalog.chapters() for page in each.pages)
     assert len(addresses) > claims
+
+
+def test_stale_evidence_is_not_green_on_a_page():
+    page = catalog.page("connectionism/hopfield")
+    name = page.claim_names[0]
+    finding = page.claim(name).check([0])
+    for stale in (False, True):
+        shown = page_html(Place(), page.key, {f"{page.key}:{name}": Kept(finding, stale)})
+        assert (f'<p class="verdict stale" role="status">{EARLIER}: holds</p>' in shown) == stale
+        assert ('<p class="verdict holds"' not in shown) == stale
+        assert (f"{EARLIER}: refuted, " in shown) == stale
+
+
+def test_stale_evidence_decides_no_erratum():
+    page = catalog.page("connectionism/perceptron")
+    name = page.misprint_names[0]
+    finding = page.claim(name).check([0])
+    for stale in (False, True):
+        known = {f"{page.key}:{name}": Kept(finding, stale)}
+        shown = errata_html(Place(), known)
+        assert (f"{EARLIER}: holds: " in shown, f"{EARLIER}: refuted: " in shown) == (stale, stale)
 
 
 def test_from_the_file_system_figures_are_drawn_and_break_it_breaks(tab, site):

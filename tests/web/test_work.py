@@ -2,9 +2,12 @@
 
 import pytest
 
-from principia.lab.evidence.kept import last_finding
+from principia.lab.course import catalog
+from principia.lab.course.fingerprint import of_claims
+from principia.lab.evidence.kept import fresh_finding
 from principia.lab.params import UsageError
 from principia.lab.runs.folders import RunFolder
+from principia.lab.web.pages import claims_api
 from principia.lab.web.processes import work
 from web import jobs
 from web.stories import listen, until, use
@@ -19,9 +22,12 @@ def test_a_measurement_has_numbers_a_sentence_and_a_figure():
         assert seen["finding"]["controls"] == [seen["control"]["observation"]]
         assert seen["control"]["observation"]["verdict"] == "refuted"
         assert seen["measure"]["figure"]["data"]
-        assert last_finding(key, name)["measures"] == seen["finding"]["measures"]
+        assert fresh_finding(catalog.page(key), name).to_json() == seen["finding"]
         alone = await workers.run("me", "measure", work.measure, key, name, 0, {})
         assert alone == seen["measure"]
+        now = of_claims(catalog.page(key))
+        assert alone["code"] == now, "the code that the worker has loaded"
+        assert [claims_api._told(alone, one)["stale"] for one in (now, "edited")] == [False, True]
 
     use(story)
 

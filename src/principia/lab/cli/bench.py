@@ -49,8 +49,10 @@ def bench(
 
     path = Path(file) if file else results.FILE
     if markdown:
-        sys.stdout.write(results.to_markdown(_chosen(_kept("file", path), keys)))
+        named = Path(races) if races else None
+        sys.stdout.write(results.to_markdown(_chosen(_kept("file", path), keys), named))
         return 0
+    from principia.lab.course.fingerprint import of_race
     from principia.lab.racing.races import find, folder_of_races
 
     before = None
@@ -59,11 +61,14 @@ def bench(
     else:
         before = _kept("against", path if against == "last" else Path(against))
     need_writable("bench", Path(report))
-    chosen = find(keys, folder_of_races(races))
+    folder = folder_of_races(races)
+    # before they are imported: what is edited after that does not race
+    codes = {file.stem: of_race(file) for file in folder.glob("[!_]*.py")}
+    chosen = find(keys, folder)
     rows = {}
     for place, race in enumerate(chosen, start=1):
         what = f"race {place} of {len(chosen)}, {race.key}"
-        rows[race.key] = _measured(race, what, threads, seconds)
+        rows[race.key] = _measured(race, what, threads, seconds, codes[race.chapter])
         if before is None:  # what is measured is not lost, whatever happens to the next race
             results.store({race.key: rows[race.key]}, path)
         if not json_:
@@ -108,7 +113,9 @@ def _kept(name: str, path: Path) -> Mapping[str, Any]:
     return read(path)
 
 
-def _measured(race: "Race", what: str, threads: int, seconds: float) -> Mapping[str, Any]:
+def _measured(
+    race: "Race", what: str, threads: int, seconds: float, code: str
+) -> Mapping[str, Any]:
     """Measure a race at all its sizes; missing peers are named at once."""
     import numpy as np
 
@@ -126,7 +133,7 @@ def _measured(race: "Race", what: str, threads: int, seconds: float) -> Mapping[
         for size in race.sizes:
             measured.append(measure(race, size, threads=threads, seconds=seconds, rng=rng))
             advance("")
-    return row_of(race, measured, threads)
+    return row_of(race, measured, threads, code)
 
 
 def _show(key: str, row: Mapping[str, Any]) -> None:

@@ -3,13 +3,16 @@
 import inspect
 import re
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import principia
 from principia.lab.cli.terminal import counted, fancy, say, table
 from principia.lab.course import catalog
 from principia.lab.course.formula import prose_to_unicode, to_unicode
 from principia.lab.params import suggestion, usage_error
+
+if TYPE_CHECKING:
+    from principia.lab.evidence.kept import Kept
 
 __all__ = ["callbacks", "cite", "doctor", "ls", "show"]
 
@@ -42,11 +45,12 @@ def show(key: str) -> None:
     Args:
         key: Key of a page, such as connectionism/hopfield.
     """
+    from principia.lab.course.fingerprint import Sources
     from principia.lab.evidence.kept import last_finding
     from principia.lab.training.factories import callback_factories
 
     page = catalog.page(key, "show")
-    text = page.text
+    sources, text = Sources(), page.text
     say(text.title, style="bold")
     for file in page.files:
         say(f"    {file}", style="dim")
@@ -65,8 +69,8 @@ def show(key: str) -> None:
         say(f"    {prose_to_unicode(component.purpose)}")
     _heading("Claims")
     for name, claim in page.claims().items():
-        found = last_finding(page.key, name)
-        say(f"{name}: {_status(found)}", style="bold")
+        found = last_finding(page, name, sources)
+        say(f"{name}: {_status(found)}", style="yellow" if found and found.stale else "bold")
         say(f"    {prose_to_unicode(claim.statement)}")
         control = ", ".join(f"{knob}={value}" for knob, value in claim.control.items())
         say(f"    control {control}; source: {claim.source}")
@@ -114,16 +118,16 @@ def _show_callback(factory: Any) -> None:
         say(f"    --set {knob.name}=...   ({knob.domain.text}: {prose_to_unicode(knob.help)})")
 
 
-def _status(found: dict | None) -> str:
+def _status(found: "Kept | None") -> str:
     if found is None:
         return "not checked yet on this machine"
-    deciding = found["measures"][0]
-    seeds = len(found["measures"])
-    verdict = "holds, control refuted" if found["passed"] else "DOES NOT PASS"
-    if "error" in deciding:
-        return f"{verdict}: {deciding['error']}"
-    numbers = [f"{float(deciding[word]):.5g}" for word in ("measured", "expected")]
-    where = f"on {counted(seeds, 'seed')}"
+    deciding = found.finding.measures[0]
+    verdict = found.said("holds, control refuted" if found.finding.passed else "DOES NOT PASS")
+    if deciding.evidence is None:
+        return f"{verdict}: {deciding.error}"
+    plain = deciding.evidence.to_json()
+    numbers = [f"{float(plain[word]):.5g}" for word in ("measured", "expected")]
+    where = f"on {counted(len(found.finding.measures), 'seed')}"
     return f"{verdict} {where} (measured {numbers[0]}, expected {numbers[1]})"
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from principia.lab.cli.terminal import counted, fancy, progress, record, say
 from principia.lab.cli.train import RUNS
+from principia.lab.course.fingerprint import EARLIER
 from principia.lab.environment import cores
 from principia.lab.params import Jobs, Seeds
 
@@ -30,7 +31,7 @@ def ledger(
 ) -> int:
     """Show every experiment with its published figure and ours; measure again with --update.
 
-    Exit code 0 if every figure shown is reached, 1 if not.
+    Exit code 0 if every figure shown is reached by the code as it is now, 1 if not.
 
     Args:
         keys: Chapters, pages, or single experiments as page:experiment; all of them by default.
@@ -56,18 +57,23 @@ def ledger(
             book.update(one.key, row, path)
     rows = book.read(path)
     verdicts = {one.key: book.verdict(one, rows.get(one.key)) for one in chosen}
+    old = book.stale(chosen, rows)
+    reached = [key for key, found in verdicts.items() if found == "reached" and key not in old]
     if json_:
-        shown = {key: {**rows.get(key, {}), "verdict": found} for key, found in verdicts.items()}
+        shown = {key: {**rows.get(key, {}), "verdict": found, "stale": key in old}
+                 for key, found in verdicts.items()}
         sys.stdout.write(plain.dumps(shown, indent=1) + "\n")
     elif markdown:
         sys.stdout.write(book.to_markdown(chosen, rows))
     else:
         for one in chosen:
-            record(one.key, _fields(one, rows.get(one.key), verdicts[one.key]))
-        reached = list(verdicts.values()).count("reached")
+            found = verdicts[one.key]
+            said = f"{EARLIER}: {found}" if one.key in old else found
+            record(one.key, _fields(one, rows.get(one.key), said))
         if fancy():
-            say(f"{reached} of {len(chosen)} published figures are reached.", style="bold")
-    return 0 if all(found == "reached" for found in verdicts.values()) else 1
+            rest = f"; {counted(len(old), 'row')} {EARLIER}" if old else ""
+            say(f"{len(reached)} of {len(chosen)} published figures are reached{rest}.", "bold")
+    return 0 if len(reached) == len(chosen) else 1
 
 
 def _fields(experiment: "Experiment", row: dict | None, verdict: str) -> dict[str, str]:

@@ -4,14 +4,19 @@ import csv
 import io
 import sys
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from principia.lab.cli.measure import pair
+from principia.lab.cli.resume import need_same
 from principia.lab.cli.terminal import progress, say, table
 from principia.lab.course import catalog
+from principia.lab.course.fingerprint import note
 from principia.lab.environment import cores
 from principia.lab.params import NonNegativeFloat, Range, SeedNumber, UsageError, shown, usage_error
 from principia.lab.storage import need_writable, write_bytes, write_text
+
+if TYPE_CHECKING:
+    from principia.lab.runs.folders import RunFolder
 
 __all__ = ["export", "predict", "report", "run", "runs"]
 
@@ -21,8 +26,8 @@ RUNS = "runs"  # the folder of runs, in the folder where one is
 def run(
     key: str = "",
     *,
-    budget: Literal["quick", "full"] = "quick",
-    seed: SeedNumber = 0,
+    budget: Literal["quick", "full"] | None = None,
+    seed: SeedNumber | None = None,
     set_: tuple[str, ...] = (),
     data: str | None = None,
     target: str | None = None,
@@ -30,9 +35,10 @@ def run(
     resume: str | None = None,
     runs_dir: str = RUNS,
     data_dir: str | None = None,
-    device: str = "cpu",
+    device: str | None = None,
     threads: Annotated[int, Range(1, 1024)] | None = None,
     save_every: NonNegativeFloat = 30.0,
+    allow_other_processor: bool = False,
 ) -> int:
     """Run an experiment, or train a page's model on your own data; all of it goes to a run folder.
 
@@ -41,19 +47,22 @@ def run(
 
     Args:
         key: Key of a page, or page:experiment.
-        budget: quick runs on embedded data in seconds; full must reach the published figure.
-        seed: Seed of everything random.
+        budget: quick runs on embedded data in seconds; full must reach the published figure. By
+            default quick.
+        seed: Seed of everything random, by default 0.
         set_: Turn a knob, as knob=value, or add a callback to the training, as callback.knob=value
             (see principia callbacks); may be repeated.
         data: Your own table (.csv, .tsv, .npz, .parquet), or an embedded one such as iris.
         target: Column of your table to predict.
         drop: Column of your table to leave out; may be repeated.
-        resume: Go on with an interrupted run: its name, or last.
+        resume: Go on with an interrupted run: its name, or last. What it was asked, it keeps.
         runs_dir: Folder of the run folders.
         data_dir: Folder with the data sets; searched before PRINCIPIA_DATA.
-        device: Where to compute, as torch names it: cpu, cuda, mps.
+        device: Where to compute, as torch names it: cpu, cuda, mps; by default cpu.
         threads: Threads to compute with; by default one a core at full budget, else one.
         save_every: Seconds between two checkpoints.
+        allow_other_processor: Go on with another processor than the run began with, which gives
+            other bits; the result says so.
     """
     from principia.lab.runs.execution import create, execute
     from principia.lab.runs.folders import discard_if_empty, find_run
@@ -62,17 +71,29 @@ def run(
         if key:
             raise UsageError("run: --resume needs no KEY; the run folder says what it was.")
         folder = find_run(Path(runs_dir), resume, "run")
+        note(catalog.page(folder.config.page, "run"))
+        need_same(folder, {
+            "budget": budget, "seed": seed, "set": set_, "data": data, "target": target,
+            "drop": drop, "data-dir": data_dir, "device": device, "threads": threads,
+        })
         if (result := folder.result) is not None:
             say(f"{folder.name} has ended already. Its report: {folder.report_file}")
+            _tell_processors(folder)
             return 0 if result["reached"] else 1
     else:
+        if allow_other_processor:
+            raise UsageError("run: --allow-other-processor needs --resume. Name the run with it.")
+        budget = budget or "quick"
         config = _config(
-            key, budget, seed, set_, data, target, drop, data_dir, device,
+            key, budget, seed or 0, set_, data, target, drop, data_dir, device or "cpu",
             threads or (cores() if budget == "full" else 1),
         )
         folder = create(Path(runs_dir), config)
     try:
-        outcome = execute(folder, say=say, watch=progress, save_every=save_every)
+        outcome = execute(
+            folder, say=say, watch=progress, save_every=save_every,
+            other_processor=allow_other_processor,
+        )
     except KeyboardInterrupt:
         sys.stderr.write(f"run: interrupted. Go on with: {_again(folder.name, runs_dir)}\n")
         raise SystemExit(130) from None
@@ -87,7 +108,16 @@ def run(
         goals = f"reaches its {folder.config.budget} goals"
         what = goals if outcome.experiment else "is no worse than a guess"
         say(f"{folder.config.key} {what}.", style="bold green")
+    _tell_processors(folder)
     return 0 if outcome.reached else 1
+
+
+def _tell_processors(folder: "RunFolder") -> None:
+    for difference in folder.other_processors:
+        say(
+            f"It went on with another processor, {difference}: its bits are not those of a run "
+            "that was left alone.", style="yellow",
+        )
 
 
 def _again(name: str, runs_dir: str) -> str:
@@ -105,6 +135,7 @@ def _config(
 
     place, _, name = key.partition(":")
     page = catalog.page(place, "run")
+    note(page)
     if data_dir is not None and not Path(data_dir).is_dir():
         raise UsageError(f"run: folder {shown(data_dir)} does not exist. Name the data folder.")
     _check_device(device)

@@ -63,7 +63,8 @@ def site(out: str, *, remembered: bool = False, jobs: Jobs | None = None) -> int
 
     folder = Path(out).absolute()
     need_site_folder(folder)
-    known = dict(evidence_now()) if remembered else {}
+    before = evidence_now() if remembered else {}
+    known = {key: kept.finding for key, kept in before.items() if not kept.stale}
     everything = catalog.select([chapter.name for chapter in catalog.chapters()], "site")
     missing = [(page, name) for page, name in everything if f"{page.key}:{name}" not in known]
     with progress(len(missing), "checking") as advance:

@@ -17,16 +17,17 @@ from typing import TYPE_CHECKING, Any
 
 from principia.lab.course import catalog
 from principia.lab.course.catalog import Page
+from principia.lab.course.fingerprint import loaded, note, of_claims
 from principia.lab.environment import cores, environment, use_threads
 from principia.lab.params import Failure
 
 if TYPE_CHECKING:
     from principia.lab.evidence.claims import Finding, Observation
 
-__all__ = ["check_all", "to_json"]
+__all__ = ["check_all", "document", "to_json"]
 
 Selection = Sequence[tuple[Page, str]]
-Pair = tuple["Observation", "Observation"]
+Pair = tuple["Observation", "Observation", str]  # measure, control, the code that measured
 
 
 def check_all(
@@ -59,18 +60,20 @@ def check_all(
     findings = []
     for page, claim in selection:
         pairs = [results[page.key, claim, seed] for seed in seeds]
-        measures, controls = zip(*pairs, strict=True)
-        findings.append(Finding(page.key, claim, measures, controls))
+        measures, controls, codes = zip(*pairs, strict=True)
+        code = codes[0] if len(set(codes)) == 1 else ""  # it was edited while it was measured
+        findings.append(Finding(page.key, claim, measures, controls, code))
     return findings
+
+
+def document(findings: Sequence[Finding]) -> dict[str, Any]:
+    """Give findings as plain data, in the documented form."""
+    return {"claims": [finding.to_json() for finding in findings], "environment": environment()}
 
 
 def to_json(findings: Sequence[Finding]) -> str:
     """Give findings in the documented, stable form."""
-    document = {
-        "claims": [finding.to_json() for finding in findings],
-        "environment": environment(),
-    }
-    return json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False)
+    return json.dumps(document(findings), indent=1, ensure_ascii=False, allow_nan=False)
 
 
 Task = tuple[str, str, int, dict[str, Any]]
@@ -112,11 +115,14 @@ def _work(task: Task) -> Pair:
     key, name, seed, knobs = task
     from principia.lab.evidence.claims import Observation
 
+    page = catalog.page(key)
+    note(page)
+    code = of_claims(page, loaded())
     try:
-        claims = catalog.page(key).claims()
+        claims = page.claims()
     except Exception as error:  # a page under construction: its neighbors are checked all the same
         message = " ".join(f"{key} cannot be imported: {type(error).__name__}: {error}".split())
         broken = Observation(seed, {}, error=message, trace=traceback.format_exc())
-        return broken, broken
+        return broken, broken, code
     finding = claims[name].check([seed], **knobs)
-    return finding.measures[0], finding.controls[0]
+    return finding.measures[0], finding.controls[0], code

@@ -65,6 +65,7 @@ class Finding:
     claim: str
     measures: tuple[Observation, ...]
     controls: tuple[Observation, ...]
+    code: str = ""  # the fingerprint of what measured it, where that is known
 
     @property
     def key(self) -> str:
@@ -114,7 +115,7 @@ class Finding:
             tuple(Observation.from_json(one) for one in plain[what])
             for what in ("measures", "controls")
         )
-        return cls(plain["page"], plain["claim"], measures, controls)
+        return cls(plain["page"], plain["claim"], measures, controls, plain.get("code", ""))
 
 
 @final

@@ -1,7 +1,8 @@
 r"""Keeps what races measured in one file, compares it with what was kept, and writes it down.
 
 A row is one race: for every size the cost of every side and the ratios of the peers to ours, with
-the environment in which they were measured together. Above 1 we are faster.
+the environment in which they were measured together and the fingerprint of the code. Above 1 we are
+faster. Once the code has changed, the row is stale, and every table says so.
 """
 
 from __future__ import annotations
@@ -14,15 +15,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, final
 
+from principia.lab.course.fingerprint import EARLIER, Sources, of_race
 from principia.lab.environment import cores, environment, processor
 from principia.lab.params import UsageError
-from principia.lab.racing.races import OURS, Race
+from principia.lab.racing.races import OURS, Race, folder_of_races
 from principia.lab.storage import write_text
 
 __all__ = [
     "FILE", "Ratio", "changes", "exponents", "growth_text", "lost", "memory_text", "notes",
-    "place_of", "places", "ratios", "read", "row_of", "size_text", "spread_text", "store",
-    "to_markdown",
+    "place_of", "places", "ratios", "read", "row_of", "size_text", "spread_text", "stale",
+    "store", "to_markdown",
 ]
 
 FILE = Path(__file__).with_name("races.json")
@@ -33,8 +35,15 @@ PARTS = {"work", "unit", "sizes", "growth", "slower", "missing", "measured", "en
 Row = Mapping[str, Any]
 
 
-def row_of(race: Race, measured: Sequence[Mapping[str, Any]], threads: int) -> Row:
-    """Put together what was measured of a race at its sizes."""
+def row_of(race: Race, measured: Sequence[Mapping[str, Any]], threads: int, code: str) -> Row:
+    """Put together what was measured of a race at its sizes.
+
+    Args:
+        race: The race.
+        measured: What was measured at each size.
+        threads: Of every side.
+        code: The fingerprint of what raced.
+    """
     versions = {one.package: one.version for one in race.peers.values() if one.version}
     return {
         "work": race.work,
@@ -43,6 +52,7 @@ def row_of(race: Race, measured: Sequence[Mapping[str, Any]], threads: int) -> R
         "growth": {name: exponents(measured, name)[0] for name in (OURS, *race.peers)},
         "slower": {name: one.slower for name, one in race.peers.items() if one.slower},
         "missing": race.missing(),
+        "code": code,
         "measured": datetime.datetime.now(datetime.timezone.utc).date().isoformat(),
         "environment": {
             **environment(threads), "processor": processor(), "cores": cores(), **versions,
@@ -85,6 +95,23 @@ def store(rows: Mapping[str, Row], file: Path = FILE) -> None:
     kept = {**read(file), **rows}
     text = json.dumps({"format": FORMAT, "races": dict(sorted(kept.items()))}, indent=1)
     write_text(file, f"{text}\n")
+
+
+def stale(rows: Mapping[str, Row], folder: Path | None = None) -> frozenset[str]:
+    """Name the races whose rows were measured on other code than there is now.
+
+    Args:
+        rows: What was measured.
+        folder: Where the races are; by default beside the source code.
+    """
+    try:
+        folder = (folder or folder_of_races()).resolve()
+    except UsageError:  # they are not here, and nobody can tell
+        return frozenset(rows)
+    sources = Sources({folder.name: folder})
+    chapters = {key.split(":")[0] for key in rows}
+    now = {one: of_race(folder / f"{one}.py", sources) for one in chapters}
+    return frozenset(key for key, row in rows.items() if row.get("code") != now[key.split(":")[0]])
 
 
 @final
@@ -161,8 +188,14 @@ def size_text(size: int, unit: str) -> str:
     return f"{size:,} {unit}"
 
 
-def to_markdown(rows: Mapping[str, Row]) -> str:
-    """Write the rows as a Markdown document."""
+def to_markdown(rows: Mapping[str, Row], folder: Path | None = None) -> str:
+    """Write the rows as a Markdown document.
+
+    Args:
+        rows: What was measured.
+        folder: Where the races are; by default beside the source code.
+    """
+    old = stale(rows, folder)
     lines = [
         "# Races", "",
         "The same work by us and by the best specialist library for it. A ratio is their CPU time "
@@ -178,14 +211,16 @@ def to_markdown(rows: Mapping[str, Row]) -> str:
             f"## {chapter}", "",
             "| race | against | size: ratio of CPU time | growth | memory | where we lose, why |",
             "| --- | --- | --- | --- | --- | --- |",
-            *(f"| {' | '.join(cells)} |" for key in keys for cells in _cells(key, rows[key])), "",
+            *(f"| {' | '.join(cells)} |" for key in keys
+              for cells in _cells(key, rows[key], "† " if key in old else "")), "",
         ]
-    return "\n".join([*lines, *places(rows)]) + "\n"
+    legend = [f"† {EARLIER} of the code", ""] if old else []
+    return "\n".join([*lines, *legend, *places(rows)]) + "\n"
 
 
-def _cells(key: str, row: Row) -> Iterator[list[str]]:
+def _cells(key: str, row: Row, mark: str) -> Iterator[list[str]]:
     """Give one line for every peer of a race."""
-    title = f"`{key}` {row['work']}"
+    title = f"`{key}` {mark}{row['work']}"
     for peer in [*row["growth"]][1:]:
         found = [one for one in ratios(key, row) if one.peer == peer]
         numbers = [f"{one.size:,}: {spread_text(one.cpu)}" for one in found]

@@ -5,8 +5,6 @@ from __future__ import annotations
 import contextlib
 import datetime
 import errno
-import hashlib
-import importlib
 import json
 import re
 import shlex
@@ -22,7 +20,8 @@ from typing import Any
 
 import principia
 from principia.lab.course import catalog
-from principia.lab.environment import environment, use_threads
+from principia.lab.course.fingerprint import fingerprint, loaded, roots_of_run
+from principia.lab.environment import environment, kernels, other_kernels, use_threads
 from principia.lab.params import UsageError, usage_error
 from principia.lab.runs.experiments import Advance, Outcome, Run
 from principia.lab.runs.folders import RunConfig, RunFolder
@@ -48,7 +47,8 @@ def create(runs_dir: Path, config: RunConfig, command: str | None = None) -> Run
         "command": shlex.join(["principia", *sys.argv[1:]]) if command is None else command,
         "began": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
         "environment": environment(config.threads),
-        "code": _code_hash(config),
+        "kernels": kernels(),
+        "code": _code(config),
         "git": _revision(),
     }
     try:
@@ -82,16 +82,35 @@ Watch = Callable[[int, str], AbstractContextManager[Advance]]
 
 
 def execute(
-    folder: RunFolder, *, say: Callable[[str], None], watch: Watch, save_every: float = 30.0
+    folder: RunFolder, *, say: Callable[[str], None], watch: Watch, save_every: float = 30.0,
+    other_processor: bool = False,
 ) -> Outcome:
-    """Run what the folder's configuration asks, from its last checkpoints, and write the rest."""
+    """Run what the folder's configuration asks, from its last checkpoints, and write the rest.
+
+    Args:
+        folder: The run.
+        say: Gets each sentence that it says.
+        watch: Gets how far it is.
+        save_every: Seconds between two checkpoints.
+        other_processor: Whether it may go on with another processor than it began with; the result
+            then says so.
+    """
     from principia.lab.runs.models import save_model
     from principia.lab.runs.report import run_report
 
     config = folder.config
     _same_code(folder)
+    difference = other_kernels(folder.record.get("kernels", {}), kernels())
+    if difference and not other_processor:
+        raise UsageError(
+            f"run: {folder.name} must be resumed on a processor like its first, which gives the "
+            f"same bits; this is {difference}. Start a new run, or accept other bits with "
+            "--allow-other-processor."
+        )
     with folder.locked(), _asking_to_stop() as asked_to_stop:
         clear_leftovers(folder.path)
+        if difference:
+            folder.accept_processor(difference)
         use_threads(config.threads)
         folder.metrics_file.write_text("", encoding="utf-8")  # trainings log their past again
         run = Run(
@@ -104,6 +123,8 @@ def execute(
             extra = {"schema": schema} if schema else {}
             digest = save_model(folder.model, run.model, extra, config.page, run.example)
         result = {**outcome.to_json(), "figures": list(run.figures), "weights": digest}
+        if others := folder.other_processors:
+            result["other_processors"] = others
         write_text(folder.report_file, run_report(folder, result))
         # last, because it says that the run has ended
         write_text(folder.result_file, json.dumps(result, indent=1) + "\n")
@@ -171,7 +192,7 @@ def _same_code(folder: RunFolder) -> None:
     record = folder.record
     if record.get("format") != FORMAT:
         raise usage_error("run", f"format of {folder.name}", str(FORMAT), record.get("format"))
-    if record["code"] != _code_hash(folder.config):
+    if record.get("code") != _code(folder.config):
         raise UsageError(
             f"run: {folder.name} must be resumed with the code that it began with; "
             f"{folder.config.page} or what it uses has changed since. Start a new run."
@@ -185,38 +206,15 @@ def _same_code(folder: RunFolder) -> None:
             )
 
 
-def _code_hash(config: RunConfig) -> str:
-    """Hash the source of a page, of the callbacks that are added, and of all that they use."""
-    importlib.import_module("principia.lab.training.learners")  # which loads the training, too
+def _code(config: RunConfig) -> str:
+    """Give the fingerprint of what runs here: the page, its training, the callbacks added to it."""
     from principia.lab.training.factories import callback_factories, callback_knobs
 
     page = catalog.page(config.page, "run")
-    rooms = [page.load().__name__, page.load("experiments").__name__]
-    factories = callback_factories()
-    added = [factories[name].function.__module__ for name in callback_knobs(config.knobs)]
-    digest = hashlib.sha256()
-    for name in sorted(_used([*rooms, *added])):
-        module = sys.modules[name]
-        if module.__file__:
-            digest.update(f"{name}\n".encode())
-            digest.update(Path(module.__file__).read_bytes())
-    return digest.hexdigest()
-
-
-def _used(modules: list[str]) -> set[str]:
-    """Name the modules that some use, directly or not, beside the training itself."""
-    todo = [*modules, "principia.lab.training.loop", "principia.lab.training.learners"]
-    found: set[str] = set()
-    while todo:
-        name = todo.pop()
-        module = sys.modules.get(name)
-        if module is None or name in found:
-            continue
-        found.add(name)
-        homes = {getattr(one, "__module__", None) for one in vars(module).values()}
-        homes |= {getattr(one, "__name__", None) for one in vars(module).values()}
-        todo += [one for one in homes if isinstance(one, str) and one.startswith("principia.")]
-    return found
+    names = callback_knobs(config.knobs)
+    added = [callback_factories()[name].function.__module__ for name in names]
+    roots = roots_of_run(page, added, own_data=config.data is not None)
+    return fingerprint(roots, loaded())
 
 
 def _revision() -> str:

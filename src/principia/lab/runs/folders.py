@@ -1,9 +1,10 @@
 r"""Run folders: everything about one run, so that it can be resumed, reported and used.
 
 `config.json` says what was asked (page, experiment, knobs, seed, data) and on what it depends
-(versions, threads, a hash of the code); it names nothing that could be executed. `metrics.jsonl`
-has a line an epoch, `checkpoints/` the state of each training, `figures/` Plotly's own format,
-`model/` the trained model, `result.json` the outcome and `report.html` all of it to look at.
+(versions, threads, processor, fingerprint of the code); it names nothing that could be executed.
+`metrics.jsonl` has a line an epoch, `checkpoints/` the state of each training, `figures/` Plotly's
+own format, `model/` the trained model, `result.json` the outcome and `report.html` all of it to
+look at. `processors.json` is there only if the run went on with another processor.
 Nothing that depends on the clock is in there but the time at which the run began. Only this module
 knows these names.
 """
@@ -116,6 +117,21 @@ class RunFolder:
     def result_file(self) -> Path:
         """The outcome, written last of all."""
         return self.path / "result.json"
+
+    @property
+    def processors_file(self) -> Path:
+        """On what other processors it went on, if somebody accepted that."""
+        return self.path / "processors.json"
+
+    @property
+    def other_processors(self) -> list[str]:
+        """In what other processors on which it went on differ from the first."""
+        return _read_json(self.processors_file)["other"] if self.processors_file.is_file() else []
+
+    def accept_processor(self, difference: str) -> None:
+        """Write down that the run goes on with a processor that differs from the first."""
+        other = list(dict.fromkeys([*self.other_processors, difference]))
+        write_text(self.processors_file, json.dumps({"other": other}, indent=1) + "\n")
 
     @property
     def lock_file(self) -> Path:

@@ -1,8 +1,9 @@
 r"""The ledger: every experiment with its published figure, and what we measured at full budget.
 
 Rows come from real runs only. A row holds the numbers of each seed, the goals, the command, the
-environment and the hashes of the trained weights; it stands there whether the goals were reached or
-not.
+environment, the fingerprint of the code and the hashes of the trained weights; it stands there
+whether the goals were reached or not. Once the code has changed, the row is stale, and every table
+says so.
 """
 
 from __future__ import annotations
@@ -16,13 +17,14 @@ from pathlib import Path
 from typing import Any
 
 from principia.lab.course import catalog
+from principia.lab.course.fingerprint import EARLIER, Sources, of_run
 from principia.lab.params import UsageError
 from principia.lab.runs.experiments import Experiment
 from principia.lab.storage import write_text
 
 __all__ = [
-    "FILE", "effects", "experiments", "measure", "ours", "read", "spread", "to_markdown", "update",
-    "verdict",
+    "FILE", "effects", "experiments", "measure", "ours", "read", "spread", "stale", "to_markdown",
+    "update", "verdict",
 ]
 
 FILE = Path(__file__).with_name("ledger.json")
@@ -77,6 +79,14 @@ def verdict(experiment: Experiment, row: Row | None) -> str:
     return "reached"
 
 
+def stale(chosen: Sequence[Experiment], rows: Mapping[str, Row]) -> frozenset[str]:
+    """Name the experiments whose rows were measured on other code than there is now."""
+    sources = Sources()
+    found = [one.key for one in chosen if one.key in rows
+             and rows[one.key].get("code") != of_run(catalog.page(one.page), sources)]
+    return frozenset(found)
+
+
 def ours(experiment: Experiment, row: Row) -> str:
     """Write what we measured of the numbers that have a goal."""
     return "; ".join(
@@ -117,15 +127,18 @@ def to_markdown(chosen: Sequence[Experiment], rows: Mapping[str, Row]) -> str:
         "| experiment | published | goal | ours | effects | seeds | verdict |",
         "| --- | --- | --- | --- | --- | --- | --- |",
     ]
+    old = stale(chosen, rows)
     for one in chosen:
         row = rows.get(one.key)
         goals = "; ".join(f"{name.replace('_', ' ')} {goal.goal}" for name, goal
                           in one.reaches.items())
         cells = [f"`{one.key}`", one.source, goals, ours(one, row) if row else "",
                  "; ".join(effects(row)) if row else "",
-                 str(len(row["seeds"])) if row else "", verdict(one, row)]
+                 str(len(row["seeds"])) if row else "",
+                 verdict(one, row) + (" †" if one.key in old else "")]
         lines.append(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |")
-    return "\n".join(lines) + "\n"
+    legend = ["", f"† {EARLIER} of the code"] if old else []
+    return "\n".join([*lines, *legend]) + "\n"
 
 
 def measure(
@@ -149,6 +162,7 @@ def measure(
         weights.append((folder.result or {}).get("weights", ""))
         folders.append(folder)
     record = folders[-1].record
+    codes = {one.record["code"] for one in folders}
     return {
         "published": experiment.source,
         "goals": {name: goal.goal for name, goal in experiment.reaches.items()},
@@ -158,6 +172,7 @@ def measure(
         f"--threads {threads}",
         "environment": record["environment"],
         "git": record["git"],
+        "code": codes.pop() if len(codes) == 1 else "",
         "measured": record["began"][:10],
         "weights": weights,
     }

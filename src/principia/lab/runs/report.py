@@ -111,6 +111,7 @@ def run_report(folder: RunFolder, result: Mapping[str, Any] | None = None) -> st
         details=[
             ("budget", config.budget), ("seed", str(config.seed)), ("device", config.device),
             *((name, str(value)) for name, value in config.knobs.items()),
+            *(("went on with another processor", one) for one in folder.other_processors),
             ("git revision", record["git"] or "none"),
             ("SHA-256 of the weights", result.get("weights") or "no model was kept"),
         ],

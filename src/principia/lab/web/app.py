@@ -13,6 +13,7 @@ from fastapi import FastAPI
 from plotly.offline import get_plotlyjs
 
 import principia
+from principia.lab.course import catalog, fingerprint
 from principia.lab.environment import cores
 from principia.lab.web.gate.answers import answer_errors
 from principia.lab.web.pages import claims_api, playground_api
@@ -59,6 +60,7 @@ def create_app(
     app.state.measured = OrderedDict[str, Any]()
     app.state.runs = Runs(runs_dir, app.state.workers, data_dir)
     app.state.playgrounds = Playgrounds(app.state.workers)
+    fingerprint.note(*(page for chapter in catalog.chapters() for page in chapter.pages))
     app.state.plotly = get_plotlyjs().encode()
     app.state.index = search_index(page_views.HERE.page)  # which reads every page, once and for all
     answer_errors(app)

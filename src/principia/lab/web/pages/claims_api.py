@@ -10,6 +10,7 @@ from fastapi import APIRouter, Path, Request
 from pydantic import BaseModel, ConfigDict, Field
 
 from principia.lab.course import catalog
+from principia.lab.course.fingerprint import of_claims
 from principia.lab.evidence.kept import fresh_finding
 from principia.lab.params import UsageError, settings
 from principia.lab.web.gate.answers import PROBLEMS, Missing, until_gone
@@ -41,6 +42,7 @@ class Measured(BaseModel):
     observation: dict[str, Any]
     summary: str
     figure: dict[str, Any] | None
+    stale: bool  # whether the sources have changed since the server loaded what it measured
 
 
 class Checked(BaseModel):
@@ -58,7 +60,8 @@ async def measure(request: Request, chapter: Name, page: Name, claim: Name, turn
     knobs = settings(one.key, one.knobs, turned.knobs)  # refused here, before a worker is asked
     kept: OrderedDict[str, Any] = request.app.state.measured
     question = json.dumps([one.key, turned.seed, knobs], sort_keys=True, default=list)
-    if question not in kept:
+    now = of_claims(where)
+    if question not in kept or kept[question]["code"] != now:
         job = request.app.state.workers.run(
             request.state.session, one.key, work.measure, where.key, claim, turned.seed,
             turned.knobs,
@@ -67,7 +70,7 @@ async def measure(request: Request, chapter: Name, page: Name, claim: Name, turn
     kept.move_to_end(question)
     while len(kept) > KEPT:
         kept.popitem(last=False)
-    return kept[question]
+    return _told(kept[question], now)
 
 
 class Seeded(BaseModel):
@@ -86,13 +89,23 @@ async def check(request: Request, chapter: Name, page: Name, claim: Name, seeded
     if finding is not None:
         return {
             "finding": finding.to_json(),
-            "measure": work.shown(finding.measures[0]),
-            "control": work.shown(finding.controls[0]),
+            "measure": {**work.shown(finding.measures[0]), "stale": False},
+            "control": {**work.shown(finding.controls[0]), "stale": False},
         }
     job = request.app.state.workers.run(
         request.state.session, one.key, work.check, where.key, claim, seeded.seed
     )
-    return await until_gone(request, job)
+    found, now = await until_gone(request, job), of_claims(where)
+    return {
+        "finding": found["finding"],
+        "measure": _told(found["measure"], now),
+        "control": _told(found["control"], now),
+    }
+
+
+def _told(seen: dict[str, Any], now: str) -> dict[str, Any]:
+    """Say of what a worker saw whether it is of the code that there is now."""
+    return {**seen, "stale": seen["code"] != now}
 
 
 def _find(chapter: str, page: str, claim: str) -> tuple[catalog.Page, Any]:

@@ -14,9 +14,10 @@ from markupsafe import Markup
 
 import principia
 from principia.lab.course import catalog
+from principia.lab.course.fingerprint import Sources, roots_of_claims
 from principia.lab.course.formula import prose_to_html
 from principia.lab.evidence.claims import Finding
-from principia.lab.evidence.kept import fresh_finding
+from principia.lab.evidence.kept import Kept, last_finding
 from principia.lab.runs import ledger
 from principia.lab.web.pages.content import page_view, page_views
 from principia.lab.web.processes.work import shown
@@ -58,15 +59,21 @@ class Place:
         return f"{self.root}assets/{name}"
 
 
-Findings = Mapping[str, Finding]  # by the keys of claims
+Findings = Mapping[str, Kept]  # by the keys of claims
 
 
-def evidence_now() -> Findings:
-    """Give what was measured before on this machine and still stands."""
+def evidence_now(*only: catalog.Page) -> Findings:
+    """Give what was measured before on this machine; what no longer stands is marked as stale.
+
+    Args:
+        only: The pages whose claims are asked for; by default all.
+    """
+    pages = only or [page for chapter in catalog.chapters() for page in chapter.pages]
+    sources = Sources()
+    sources.needed(module for page in pages for module in roots_of_claims(page))  # all at once
     found = {
-        f"{page.key}:{name}": fresh_finding(page, name)
-        for chapter in catalog.chapters()
-        for page in chapter.pages
+        f"{page.key}:{name}": last_finding(page, name, sources)
+        for page in pages
         for name in page.claim_names
     }
     return {key: finding for key, finding in found.items() if finding is not None}
@@ -87,7 +94,7 @@ def index_html(place: Place, findings: Findings) -> str:
     states = [claim["state"] for page in pages for claim in page["claims"]]
     return render(
         "index.html.jinja", place, chapters=chapters, pages=len(pages), claims=len(states),
-        holding=states.count("holds"), failing=states.count("fails"),
+        holding=states.count("holds"), failing=states.count("fails"), stale=states.count("stale"),
     )
 
 
@@ -103,8 +110,8 @@ def _listed(page: catalog.Page, findings: Findings) -> dict[str, Any]:
     }
 
 
-def _state(finding: Finding | None) -> str:
-    return "unchecked" if finding is None else "holds" if finding.passed else "fails"
+def _state(kept: Kept | None) -> str:
+    return "unchecked" if kept is None else kept.state
 
 
 def page_html(place: Place, key: str, findings: Findings, runs: Any = ()) -> str:
@@ -129,9 +136,9 @@ def page_html(place: Place, key: str, findings: Findings, runs: Any = ()) -> str
 
 def ledger_html(place: Place) -> str:
     """Write the ledger: published figures beside ours."""
-    rows = ledger.read()
-    listed = []
-    for one in ledger.experiments():
+    rows, chosen = ledger.read(), ledger.experiments()
+    listed, old = [], ledger.stale(chosen, rows)
+    for one in chosen:
         row = rows.get(one.key)
         goals = [f"{name.replace('_', ' ')} {goal.goal}" for name, goal in one.reaches.items()]
         listed.append(
@@ -141,7 +148,7 @@ def ledger_html(place: Place) -> str:
                 "ours": ledger.ours(one, row).split("; ") if row else [],
                 "effects": ledger.effects(row) if row else [],
                 "seeds": len(row["seeds"]) if row else 0,
-                "verdict": ledger.verdict(one, row),
+                "verdict": ledger.verdict(one, row), "stale": one.key in old,
             }
         )
     return render("ledger.html.jinja", place, rows=listed)
@@ -152,8 +159,9 @@ def races_html(place: Place) -> str:
     from principia.lab.racing import results
     from principia.lab.racing.pictures import ratio_table, scaling, standing
 
-    listed, verdicts = [], []
-    for key, row in results.read().items():
+    rows = results.read()
+    listed, verdicts, old = [], [], results.stale(rows)
+    for key, row in rows.items():
         columns, lines = ratio_table(key, row)
         drawn = scaling(row)
         found = [one.verdict for one in results.ratios(key, row)]
@@ -161,6 +169,7 @@ def races_html(place: Place) -> str:
         listed.append(
             {
                 "key": key, "anchor": key.replace(":", "-"), "work": row["work"],
+                "stale": key in old,
                 "columns": columns,
                 "rows": list(zip(found, lines, strict=True)),
                 "reasons": [(one, row["slower"].get(one, "")) for one in results.lost(key, row)],
@@ -170,7 +179,9 @@ def races_html(place: Place) -> str:
             }
         )
     counts = {word: verdicts.count(word) for word in ("faster", "even", "slower")}
-    return render("races.html.jinja", place, races=listed, ratios=len(verdicts), counts=counts)
+    return render(
+        "races.html.jinja", place, races=listed, ratios=len(verdicts), counts=counts, old=len(old),
+    )
 
 
 def errata_html(place: Place, findings: Findings) -> str:
@@ -178,7 +189,7 @@ def errata_html(place: Place, findings: Findings) -> str:
     listed = [
         {
             "claim": claim, "page": view, "address": place.page(view.key, claim.name),
-            "finding": findings.get(claim.key),
+            "kept": findings.get(claim.key),
         }
         for view in page_views()
         for claim in view.claims

@@ -15,6 +15,7 @@ from typing import Any
 from plotly.offline import get_plotlyjs
 
 from principia.lab.evidence.claims import Finding
+from principia.lab.evidence.kept import Kept
 from principia.lab.params import UsageError
 from principia.lab.web.pages.content import page_views, search_index
 from principia.lab.web.pages.rendering import (
@@ -55,13 +56,14 @@ def write_site(folder: Path, findings: Mapping[str, Finding]) -> int:
 
     Args:
         folder: A new folder, or one of an earlier site, which is replaced.
-        findings: Evidence by the keys of claims; a claim without any is shown as not measured.
+        findings: Evidence that stands now, by the keys of claims; a claim without any is shown as
+            not measured.
     """
     need_site_folder(folder)
     temporary = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}."))
     try:
         temporary.chmod(0o755)  # mkdtemp makes it private; a site is not
-        for name, text in _files(findings):
+        for name, text in _files({key: Kept(one) for key, one in findings.items()}):
             path = temporary / name
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text, encoding="utf-8")
@@ -75,7 +77,7 @@ def write_site(folder: Path, findings: Mapping[str, Finding]) -> int:
     return written
 
 
-def _files(findings: Mapping[str, Finding]) -> Any:
+def _files(findings: Mapping[str, Kept]) -> Any:
     yield MARK, "Written by `principia site`, which may replace everything in this folder.\n"
     top = Place(live=False)
     yield "index.html", index_html(top, findings)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from fastapi import APIRouter, Request
 from fastapi.responses import FileResponse, HTMLResponse, Response
 
+from principia.lab.course import catalog
 from principia.lab.web.gate.answers import Missing
 from principia.lab.web.pages.content import page_views
 from principia.lab.web.pages.rendering import (
@@ -75,4 +76,5 @@ def page(request: Request, chapter: str, page: str) -> str:
     key = f"{chapter}/{page}"
     if key not in {one.key for one in page_views()}:
         raise Missing("There is no such page, or it cannot be loaded. See principia doctor.")
-    return page_html(HERE, key, evidence_now(), request.app.state.runs.of_page(key))
+    findings = evidence_now(catalog.page(key))
+    return page_html(HERE, key, findings, request.app.state.runs.of_page(key))

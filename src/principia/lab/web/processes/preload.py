@@ -32,6 +32,7 @@ def _preload() -> None:
     for fixup in ("_fixup_main_from_name", "_fixup_main_from_path"):
         # a child would import the server's main script anew: slow, and endless without a guard
         setattr(multiprocessing.spawn, fixup, _leave_alone)
+    _try("the sources", _note_pages)  # before they are imported: an edit after that is not in here
     _try("torch", _compute)
     _try("the catalog", _import_pages)
     _try("figures", _draw)
@@ -62,6 +63,12 @@ def _compute() -> None:
 
     # the first optimizer of a process loads much of torch
     torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=0.1)
+
+
+def _note_pages() -> None:
+    from principia.lab.course import catalog, fingerprint
+
+    fingerprint.note(*(page for chapter in catalog.chapters() for page in chapter.pages))
 
 
 def _import_pages() -> None:

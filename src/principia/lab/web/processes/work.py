@@ -4,10 +4,12 @@ import contextlib
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from principia.lab.course import catalog
+from principia.lab.course.fingerprint import loaded, note, of_claims
 from principia.lab.evidence.kept import remember
 from principia.lab.params import Knob, SeedNumber, domain_of, usage_error
 from principia.lab.web.processes.failures import lacks_memory
@@ -22,24 +24,29 @@ __all__ = ["check", "do_run", "measure", "shown"]
 
 def measure(page_key: str, claim_name: str, seed: Any, knobs: Any) -> dict[str, Any]:
     """Measure a claim once, with knobs as they come from JSON."""
-    claim = _claim(page_key, claim_name)
+    claim, code = _claim(page_key, claim_name)
     if not isinstance(knobs, dict):
         raise usage_error(claim.key, "knobs", "an object of knobs and values", knobs)
-    return shown(claim.observe(_seed(claim, seed), knobs, turned=bool(knobs)))
+    return _seen(claim.observe(_seed(claim, seed), knobs, turned=bool(knobs)), code)
 
 
 def check(page_key: str, claim_name: str, seed: Any) -> dict[str, Any]:
     """Measure a claim and its control as they stand, and keep what was found for `show`."""
-    claim = _claim(page_key, claim_name)
-    finding = claim.check([_seed(claim, seed)])
+    claim, code = _claim(page_key, claim_name)
+    finding = replace(claim.check([_seed(claim, seed)]), code=code)
     seen = {  # first, because it refuses what only the limits have spoiled
         "finding": finding.to_json(),
-        "measure": shown(finding.measures[0]),
-        "control": shown(finding.controls[0]),
+        "measure": _seen(finding.measures[0], code),
+        "control": _seen(finding.controls[0], code),
     }
     with contextlib.suppress(OSError):  # a cache that cannot be written is no fault of the claim
         remember(finding)
     return seen
+
+
+def _seen(observation: "Observation", code: str) -> dict[str, Any]:
+    """Give an observation with its figure and with the code that this process measured."""
+    return {**shown(observation), "code": code}
 
 
 def shown(observation: "Observation") -> dict[str, Any]:
@@ -90,10 +97,12 @@ def do_run(tell: "Tell", runs_dir: str, name: str) -> dict[str, Any]:
     return {**outcome.to_json(), "missed": list(outcome.missed)}
 
 
-def _claim(page_key: str, claim_name: str) -> "Claim":
+def _claim(page_key: str, claim_name: str) -> "tuple[Claim, str]":
+    """Find a claim, and the fingerprint of its code."""
     page = catalog.page(page_key, "check")
     catalog.select([f"{page.key}:{claim_name or ' '}"], "check")  # which refuses an unknown one
-    return page.claim(claim_name)
+    note(page)
+    return page.claim(claim_name), of_claims(page, loaded())
 
 
 def _seed(claim: "Claim", seed: Any) -> int:

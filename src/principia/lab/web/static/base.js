@@ -239,11 +239,13 @@ globalThis.principia = (() => {
     return made;
   };
 
+  const said = (words, stale) => (stale ? `measured on an earlier version: ${words}` : words);
+
   function showEvidence(card, found) {
-    const { observation, summary, figure } = found;
+    const { observation, summary, figure, stale } = found;
     const verdict = card.querySelector(".verdict");
-    verdict.className = `verdict ${observation.verdict}`;
-    verdict.textContent = observation.verdict;
+    verdict.className = `verdict ${stale ? "stale" : observation.verdict}`;
+    verdict.textContent = said(observation.verdict, stale);
     card.querySelector(".numbers").textContent = summary;
     const why = observation.why ? `Tolerance because: ${observation.why}` : "";
     card.querySelector(".why").textContent = observation.parts ? "" : why;
@@ -279,10 +281,10 @@ globalThis.principia = (() => {
   }
 
   function showControl(card, found) {
-    const { observation, summary } = found;
-    card.querySelector(".control-numbers").textContent = `${observation.verdict}, ${summary}`;
+    const { observation, summary, stale } = found;
+    card.querySelector(".control-numbers").textContent = said(`${observation.verdict}, ${summary}`, stale);
     const decides = card.querySelector(".decides");
-    if (decides) decides.textContent = summary;
+    if (decides) decides.textContent = said(summary, stale);
   }
 
   return { announce, cell, drawFigure, root, short, showControl, showEvidence, whenSeen };

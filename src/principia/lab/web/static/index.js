@@ -1,4 +1,4 @@
-// The index: checks what has not been checked yet, one claim after the other.
+// The index: checks what has not been checked as it is now, one claim after the other.
 import { ask } from "./requests.js";
 
 const button = document.getElementById("check-all");
@@ -9,25 +9,28 @@ function tally() {
   document.getElementById("holding").textContent = count("holds");
   document.getElementById("failing").textContent = count("fails");
   document.getElementById("unchecked").textContent = count("unchecked");
+  document.getElementById("stale").textContent = count("stale");
 }
 
 async function check(dot) {
   dot.classList.add("busy");
   try {
-    const { finding } = await ask(`/api/claims/${dot.dataset.claim.replace(":", "/")}/check`, { body: { seed: 0 } });
-    const state = finding.passed ? "holds" : "fails";
-    dot.classList.replace("unchecked", state);
-    dot.title = dot.title.replace("not checked yet", state);
+    const { finding, measure } = await ask(`/api/claims/${dot.dataset.claim.replace(":", "/")}/check`, { body: { seed: 0 } });
+    const state = measure.stale ? "stale" : finding.passed ? "holds" : "fails";
+    dot.classList.remove("unchecked", "stale");
+    dot.classList.add(state);
+    dot.title = dot.title.replace(/[^:]*$/, ` ${measure.stale ? "measured on an earlier version" : state}`);
   } finally {
     dot.classList.remove("busy");
   }
 }
 
-button.disabled = !count("unchecked");
+const left = () => document.querySelectorAll("[data-claim].unchecked, [data-claim].stale");
+button.disabled = !left().length;
 button.addEventListener("click", async () => {
   running = !running;
-  button.textContent = running ? "Stop" : "Check what is not checked yet";
-  for (const dot of document.querySelectorAll("[data-claim].unchecked")) {
+  button.textContent = running ? "Stop" : "Check what is not checked now";
+  for (const dot of left()) {
     if (!running) return;
     try {
       await check(dot);
@@ -38,6 +41,6 @@ button.addEventListener("click", async () => {
     tally();
   }
   running = false;
-  button.textContent = "Check what is not checked yet";
-  button.disabled = !count("unchecked");
+  button.textContent = "Check what is not checked now";
+  button.disabled = !left().length;
 });
