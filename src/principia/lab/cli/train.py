@@ -10,7 +10,15 @@ from principia.lab.cli.measure import pair
 from principia.lab.cli.terminal import progress, say, table
 from principia.lab.course import catalog
 from principia.lab.environment import cores
-from principia.lab.params import NonNegativeFloat, Range, SeedNumber, UsageError, shown, usage_error
+from principia.lab.params import (
+    NonNegativeFloat,
+    Range,
+    SeedNumber,
+    UsageError,
+    shown,
+    suggestion,
+    usage_error,
+)
 from principia.lab.storage import need_writable, write_bytes, write_text
 
 __all__ = ["export", "predict", "report", "run", "runs"]
@@ -146,9 +154,7 @@ def _own_data(
     cells, sha256 = load(data)
     target = target or default_target(data)
     if target is None:
-        raise UsageError(
-            f"run: --data {data} needs --target COLUMN. Its columns are {', '.join(cells)}."
-        )
+        raise UsageError(f"run: --data {data} needs --target COLUMN. {suggestion('', cells)}")
     ready = examples(cells, target, seed=Seed(seed), drop=drop)
     knobs = settings_with_callbacks(page.key, knobs_for(learner_of(page, ready.schema)), texts)
     source = data if sha256 == data else str(Path(data).resolve())
@@ -239,7 +245,7 @@ def predict(
         writer.writerows([(named,), *((_cell(one),) for one in found)])
         sys.stdout.write(stream.getvalue())
         return 0
-    columns = [*cells.values(), found]
+    columns = [*(cells.as_given(name) for name in cells), found]
     writer.writerow([*cells, named])
     writer.writerows([_cell(one) for one in row] for row in zip(*columns, strict=True))
     write_text(Path(out), stream.getvalue())
