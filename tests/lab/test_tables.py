@@ -4,6 +4,7 @@ import csv
 import io
 import math
 import tracemalloc
+import warnings
 import zipfile
 
 import numpy as np
@@ -223,7 +224,8 @@ def test_two_columns_of_one_name_are_refused(tmp_path):
     np.savez(tmp_path / "a.npz", X=np.zeros((3, 2)), X0=np.ones(3))
     with pytest.raises(UsageError, match=sentence):
         read_table(tmp_path / "a.npz")
-    with zipfile.ZipFile(tmp_path / "b.npz", "w") as archive, pytest.warns(UserWarning):
+    with warnings.catch_warnings(), zipfile.ZipFile(tmp_path / "b.npz", "w") as archive:
+        warnings.simplefilter("ignore")  # zipfile warns of it
         for value in (0.0, 1.0):
             with archive.open("X0.npy", "w") as stream:
                 np.save(stream, np.full(3, value))
@@ -267,7 +269,7 @@ def test_a_damaged_compressed_array_gets_a_sentence(tmp_path):
     np.savez_compressed(tmp_path / "a.npz", x=np.arange(1000.0))
     body = bytearray((tmp_path / "a.npz").read_bytes())
     body[60:90] = b"\xff" * 30
-    with pytest.raises(UsageError, match=r"a\.npz is not an npz file: Error -3 while decompressing"):
+    with pytest.raises(UsageError, match=r"a\.npz is not an npz file: Error -3 while decompress"):
         read_table(written(tmp_path, bytes(body), "a.npz"))
 
 

@@ -40,6 +40,11 @@ def main() -> None:
     except Failure as error:
         code = _tell(error, 1)
     except Exception as error:
+        from principia.lab.web.processes.failures import lacks_memory
+
+        if lacks_memory(f"{type(error).__name__}: {error}"):
+            sentence = "principia: this needs more memory than there is. Make something smaller."
+            sys.exit(_tell(sentence, 2))
         hint = "This is a bug of Principia: run again with --debug and report what it prints."
         message = " ".join(str(error).split())[:200]
         code = _tell(f"principia: {type(error).__name__}: {message}. {hint}", 70)

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 from principia.lab.cli.measure import pair
 from principia.lab.cli.terminal import progress, say, table
 from principia.lab.course import catalog
-from principia.lab.environment import cores
+from principia.lab.environment import cores, need_device
 from principia.lab.params import (
     NonNegativeFloat,
     Range,
@@ -17,7 +17,6 @@ from principia.lab.params import (
     UsageError,
     shown,
     suggestion,
-    usage_error,
 )
 from principia.lab.storage import need_writable, write_bytes, write_text
 
@@ -115,7 +114,7 @@ def _config(
     page = catalog.page(place, "run")
     if data_dir is not None and not Path(data_dir).is_dir():
         raise UsageError(f"run: folder {shown(data_dir)} does not exist. Name the data folder.")
-    _check_device(device)
+    need_device("run", device)
     texts = dict(pair("run", one) for one in pairs)
     where = str(Path(data_dir).resolve()) if data_dir else None
     if data is not None:
@@ -128,16 +127,6 @@ def _config(
     experiment = catalog.experiment(key, "run")
     knobs = settings_with_callbacks(experiment.key, experiment.knobs, texts)
     return RunConfig(page.key, experiment.name, budget, seed, knobs, None, where, device, threads)
-
-
-def _check_device(device: str) -> None:
-    import torch
-
-    try:
-        torch.zeros(1, device=device)
-    except (RuntimeError, AssertionError, NotImplementedError) as error:
-        reason = str(error).splitlines()[0]
-        raise usage_error("run", "--device", "a device of this machine", device, reason) from None
 
 
 def _own_data(
@@ -171,6 +160,9 @@ def runs(*, runs_dir: str = RUNS) -> int:
 
     rows = []
     for one in list_runs(Path(runs_dir)):
+        if one.broken:
+            rows.append((one.name, "broken", one.broken, "", "", ""))
+            continue
         result = one.result or {}
         goals = result.get("goals", {})
         numbers = [
@@ -180,7 +172,7 @@ def runs(*, runs_dir: str = RUNS) -> int:
         ]
         config = one.config
         what = f"{config.key} on {Path(config.data.source).name}" if config.data else config.key
-        began = str(one.record["began"])[:16].replace("T", " ")
+        began = one.record["began"][:16].replace("T", " ")
         rows.append((one.name, one.status, what, config.budget, ", ".join(numbers), began))
     if rows:
         table(("run", "status", "what", "budget", "numbers", "began (UTC)"), rows)

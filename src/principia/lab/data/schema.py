@@ -6,6 +6,7 @@ target of texts, or of few whole numbers, is a class; any other target is a numb
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal, final
@@ -42,6 +43,16 @@ class Column:
     def width(self) -> int:
         """How many inputs of a model it becomes."""
         return len(self.values) or 1
+
+    @property
+    def is_sound(self) -> bool:
+        """Whether it has a name, and either different values or a scale."""
+        numbers = (self.mean, self.scale, *(one for one in self.values if not isinstance(one, str)))
+        return (
+            isinstance(self.name, str) and len(set(self.values)) == len(self.values)
+            and all(isinstance(one, (int, float)) and math.isfinite(one) for one in numbers)
+            and self.scale > 0
+        )
 
     def encode(self, cells: np.ndarray) -> np.ndarray:
         """Turn cells (N,) into inputs (N, width)."""
@@ -100,12 +111,21 @@ class Schema:
 
     @classmethod
     def from_json(cls, plain: Mapping[str, Any]) -> Schema:
-        """Take the schema back from plain data."""
-        features, target = (
-            [Column(**{**one, "values": tuple(one["values"])}) for one in columns]
-            for columns in (plain["features"], [plain["target"]])
-        )
-        return cls(tuple(features), target[0], plain["task"])
+        """Take the schema back from plain data; refuse what is none."""
+        try:
+            *features, target = (
+                Column(**{**one, "values": tuple(one["values"])})
+                for one in (*plain["features"], plain["target"])
+            )
+            right = all(one.is_sound for one in (*features, target))
+            task = {True: "classification", False: "regression"}[bool(target.values)]
+            if not right or not features or plain["task"] != task:
+                raise ValueError("columns without names, values or scales")
+        except (LookupError, TypeError, ValueError, AttributeError) as error:
+            raise UsageError(
+                "data: the schema of the model does not have its form. Was its file changed?"
+            ) from error
+        return cls(tuple(features), target, task)
 
 
 @final

@@ -83,7 +83,7 @@ def load_model(folder: Path) -> tuple[Any, dict[str, Any]]:
     try:
         described = json.loads((folder / DESCRIPTION).read_bytes())
         body = (folder / WEIGHTS).read_bytes()
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise UsageError(f"model: {folder} holds no trained model: {error}.") from error
     try:
         if hashlib.sha256(body).hexdigest() != described["sha256"]:
@@ -99,7 +99,8 @@ def load_model(folder: Path) -> tuple[Any, dict[str, Any]]:
         model = kind(**settings)
         tensors = tensors_from_bytes(body)
         _restore(model, tensors, described["learned"])
-    except (SafetensorError, LookupError, TypeError, RuntimeError, AttributeError) as error:
+    except (SafetensorError, LookupError, TypeError, ValueError, ArithmeticError, RuntimeError,
+            AttributeError) as error:
         if isinstance(error, UsageError):
             raise
         raise UsageError(f"model: {folder} does not have its form: {error!r}.") from error

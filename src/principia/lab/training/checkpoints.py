@@ -113,7 +113,7 @@ def load(path: Path) -> tuple[int, Any]:
     try:
         manifest = json.loads((path / MANIFEST).read_bytes())
         body = (path / TENSORS).read_bytes()
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise UsageError(f"checkpoint: {path.name} cannot be read: {error}.") from error
     try:
         if manifest["format"] != FORMAT:
@@ -132,7 +132,7 @@ def load(path: Path) -> tuple[int, Any]:
         if tensors:
             raise UsageError(f"checkpoint: {path.name} has tensors that its state does not name.")
         return int(manifest["step"]), state
-    except (SafetensorError, LookupError, TypeError, ValueError) as error:
+    except (SafetensorError, LookupError, TypeError, ValueError, AttributeError) as error:
         if isinstance(error, UsageError):
             raise
         raise UsageError(f"checkpoint: {path.name} does not have its form: {error!r}.") from error
