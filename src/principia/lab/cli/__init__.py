@@ -20,6 +20,9 @@ def main() -> None:
     for name in ("stdout", "stderr"):  # closed by the caller, as in >&-
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115
+    if sys.flags.optimize > 1:
+        sentence = "Python must keep docstrings, which are the text of the course; it drops them."
+        sys.exit(_tell(f"principia: {sentence} Leave out -OO, or unset PYTHONOPTIMIZE.", 2))
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")  # a terminal without the letters of mathematics
     # threads that wait must not spin: on a busy machine they would take the time of those at work

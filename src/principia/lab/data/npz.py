@@ -3,13 +3,10 @@ r"""The npz format: arrays by name in a zip archive, as `numpy.savez` writes the
 What an archive promises is counted before anything of it is inflated. Nothing is ever unpickled.
 """
 
-import lzma
 import math
-import struct
 import tokenize
 import warnings
 import zipfile
-import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,15 +14,10 @@ from typing import Any
 import numpy as np
 
 from principia.lab.data.cells import NUMBER, TEXT, need_names, need_room
+from principia.lab.data.zips import DAMAGED
 from principia.lab.params import UsageError, usage_error
 
 __all__ = ["read_npz"]
-
-DAMAGED = (  # what zipfile raises, and what inflates for it
-    zipfile.BadZipFile, zlib.error, lzma.LZMAError, struct.error, EOFError, NotImplementedError,
-    RuntimeError, ValueError,
-)
-
 
 def read_npz(path: Path) -> dict[str, Any]:
     """Read the cells of arrays of one length; a matrix becomes columns `name0`, `name1`, ..."""

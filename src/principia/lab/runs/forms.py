@@ -35,11 +35,13 @@ def read_record(path: Path) -> dict[str, Any]:
 def read_result(path: Path) -> dict[str, Any]:
     """Read the outcome of a run."""
     found = read_json(path)
-    metrics, goals, figures = (found.get(name) for name in ("metrics", "goals", "figures"))
-    _need(path, isinstance(found.get("reached"), bool) and isinstance(found.get("weights"), str))
+    metrics, goals, figures = (found.get(name, {}) for name in ("metrics", "goals", "figures"))
+    _need(path, isinstance(found.get("reached"), bool))
+    _need(path, isinstance(found.get("weights", ""), str))
     _need(path, isinstance(metrics, dict) and all(map(_is_measured, metrics.values())))
     _need(path, isinstance(goals, dict) and all(isinstance(one, str) for one in goals.values()))
-    _need(path, isinstance(figures, list) and all(isinstance(one, str) for one in figures))
+    _need(path, not figures or isinstance(figures, list))
+    _need(path, all(isinstance(one, str) for one in figures))
     return found
 
 
