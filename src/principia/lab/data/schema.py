@@ -162,13 +162,13 @@ def examples(
     if not names:
         raise UsageError("data: the table must have a column beside the target; it has none.")
     classes = _classes(cells)
-    counts = np.unique(cells, return_counts=True)[1] if classes else np.array([2])
+    _, codes, counts = np.unique(cells, return_inverse=True, return_counts=True)
     rows = np.arange(len(cells))
     if len(rows) < 10:
         raise usage_error("data", "the table", "at least 10 rows", len(rows))
     share = {"test_size": test_share, "random_state": int(seed.child("split"))}
-    stratify = cells if counts.min() >= 2 and len(counts) <= test_share * len(rows) else None
-    train, test = train_test_split(rows, stratify=stratify if classes else None, **share)
+    stratified = classes and counts.min() >= 2 and len(counts) <= test_share * len(rows)
+    train, test = train_test_split(rows, stratify=codes if stratified else None, **share)
     known = {name: _feature(name, table[name], train) for name in names}
     constant = {name for name, one in known.items() if one.scale == 0 or len(one.values) == 1}
     if len(constant) == len(names):
