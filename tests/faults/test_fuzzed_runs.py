@@ -1,6 +1,5 @@
 """A run folder that was damaged is used as far as it is right, or refused in a sentence."""
 
-import json
 import shutil
 
 import numpy as np
@@ -10,7 +9,7 @@ import commands
 from fuzzing import damaged, guarded, need_sentence, of_other_kind
 from principia.lab.training.loop import _Training
 
-CASES = 50  # of a chunk
+CASES = 25  # of a chunk
 NAME = "networks-mlp-1"
 WORDS = ("run", "networks/mlp", "--data", "iris", "--set", "epochs=2", "--set", "hidden=2",
          "--threads", "1", "--save-every", "0")
@@ -40,7 +39,10 @@ def _interrupt(_):
 
 def damage(folder, rng):
     """Change a file of a run; none, now and then."""
-    files = sorted(one for one in folder.rglob("*") if one.is_file())
+    # a manifest is told by every bit of it: test_checkpoints.py
+    files = sorted(
+        one for one in folder.rglob("*") if one.is_file() and one.name != "manifest.json"
+    )
     file = files[int(rng.integers(0, len(files)))]
     how = rng.random()
     if file.suffix == ".json" and how < 0.6:
@@ -59,7 +61,7 @@ def damage(folder, rng):
 
 
 @pytest.mark.sampled(4)
-@pytest.mark.parametrize("chunk", range(60))
+@pytest.mark.parametrize("chunk", range(80))
 def test_any_run_folder_is_used_or_refused(whole, tmp_path, chunk):
     codes = []
     for place in range(CASES):
@@ -76,11 +78,3 @@ def test_any_run_folder_is_used_or_refused(whole, tmp_path, chunk):
         codes.append(done.returncode)
         shutil.rmtree(home)
     assert {0, 2} <= set(codes)
-
-
-def test_what_is_damaged_is_json_of_another_kind():
-    """The damage does what it says: mostly another JSON text."""
-    text = json.dumps({"a": [1, {"b": "c"}], "d": 2.5})
-    changed = {of_other_kind(text, np.random.default_rng(seed)) for seed in range(50)}
-    assert len(changed) > 20
-    assert all(json.loads(one) != json.loads(text) for one in changed)

@@ -127,7 +127,7 @@ def learned(path):
     return False
 
 
-@pytest.mark.sampled(8)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("chunk", range(100))
 def test_any_table_is_learned_from_or_refused(tmp_path, chunk):
     refused = []

@@ -43,15 +43,20 @@ def main() -> None:
     except Failure as error:
         code = _tell(error, 1)
     except Exception as error:
-        from principia.lab.web.processes.failures import lacks_memory
-
-        if lacks_memory(f"{type(error).__name__}: {error}"):
-            sentence = "principia: this needs more memory than there is. Make something smaller."
-            sys.exit(_tell(sentence, 2))
         hint = "This is a bug of Principia: run again with --debug and report what it prints."
         message = " ".join(str(error).split())[:200]
-        code = _tell(f"principia: {type(error).__name__}: {message}. {hint}", 70)
+        code, sentence = 70, f"{type(error).__name__}: {message}. {hint}"
+        if _lacks_memory(error):
+            code, sentence = 2, "this needs more memory than there is. Make something smaller."
+        code = _tell(f"principia: {sentence}", code)
     sys.exit(code)
+
+
+def _lacks_memory(error: Exception) -> bool:
+    """Tell whether an error is about memory: torch has none of its own for that of the machine."""
+    marks = ("can't allocate memory", "out of memory")
+    told = isinstance(error, RuntimeError) and any(mark in str(error) for mark in marks)
+    return told or isinstance(error, MemoryError)
 
 
 def _drop_output() -> None:

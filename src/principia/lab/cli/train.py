@@ -10,14 +10,7 @@ from principia.lab.cli.measure import pair
 from principia.lab.cli.terminal import progress, say, table
 from principia.lab.course import catalog
 from principia.lab.environment import cores, need_device
-from principia.lab.params import (
-    NonNegativeFloat,
-    Range,
-    SeedNumber,
-    UsageError,
-    shown,
-    suggestion,
-)
+from principia.lab.params import NonNegativeFloat, Range, SeedNumber, UsageError, shown, suggestion
 from principia.lab.storage import need_writable, write_bytes, write_text
 
 __all__ = ["export", "predict", "report", "run", "runs"]

@@ -101,4 +101,6 @@ def need_names(file: str, names: Iterable[str]) -> None:
         raise UsageError(f"data: {file} must name every column; it does not.")
     (name, times), *_ = counts.most_common(1)
     if times > 1:
-        raise UsageError(f"data: {file} must name its columns differently; got {shown(name)} twice.")
+        raise UsageError(
+            f"data: {file} must name its columns differently; got {shown(name)} twice."
+        )

@@ -217,7 +217,12 @@ def _download(url: str, path: Path, limit: int, relative: str, data_dir: Path | 
 
 def _opened(url: str) -> Any:
     _need_safe(url)
-    return urllib.request.build_opener(_SafeRedirects).open(url, timeout=TIMEOUT)
+    return _opener().open(url, timeout=TIMEOUT)
+
+
+@functools.cache  # it reads the certificates that the system trusts
+def _opener() -> urllib.request.OpenerDirector:
+    return urllib.request.build_opener(_SafeRedirects)
 
 
 class _SafeRedirects(urllib.request.HTTPRedirectHandler):

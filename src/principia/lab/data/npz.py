@@ -41,7 +41,7 @@ def _columns(file: str, archive: zipfile.ZipFile) -> Iterator[tuple[str, Any]]:
     total = 0
     for member in archive.infolist():
         with archive.open(member) as stream:
-            shape, by_columns, kind = _header(stream)
+            shape, by_columns, kind = _header(member.filename, stream)
             name = member.filename.removesuffix(".npy")
             if kind.hasobject:
                 raise UsageError(f"data: {name} of {file} must hold no Python objects; it does.")
@@ -65,7 +65,7 @@ def _columns(file: str, archive: zipfile.ZipFile) -> Iterator[tuple[str, Any]]:
             yield from ((f"{name}{place}", _cells(one)) for place, one in enumerate(array.T))
 
 
-def _header(stream: zipfile.ZipExtFile) -> tuple[tuple[int, ...], bool, np.dtype]:
+def _header(name: str, stream: Any) -> tuple[tuple[int, ...], bool, np.dtype]:
     """Read the header of an array: its shape, whether it lies by columns, and its kind."""
     version = np.lib.format.read_magic(stream)
     read = {
@@ -79,7 +79,7 @@ def _header(stream: zipfile.ZipExtFile) -> tuple[tuple[int, ...], bool, np.dtype
             return read(stream)
     except (SyntaxError, tokenize.TokenError, TypeError, LookupError) as error:
         # NumPy reads a header as a literal of Python
-        raise ValueError(f"the header of {stream.name} cannot be read") from error
+        raise ValueError(f"the header of {name} cannot be read") from error
 
 
 def _cells(array: np.ndarray) -> Any:

@@ -118,7 +118,7 @@ class Schema:
                 for one in (*plain["features"], plain["target"])
             )
             right = all(one.is_sound for one in (*features, target))
-            task = {True: "classification", False: "regression"}[bool(target.values)]
+            task: Task = "classification" if target.values else "regression"
             if not right or not features or plain["task"] != task:
                 raise ValueError("columns without names, values or scales")
         except (LookupError, TypeError, ValueError, AttributeError) as error:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import datetime
 import json
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -35,13 +34,15 @@ def read_record(path: Path) -> dict[str, Any]:
 def read_result(path: Path) -> dict[str, Any]:
     """Read the outcome of a run."""
     found = read_json(path)
-    metrics, goals, figures = (found.get(name, {}) for name in ("metrics", "goals", "figures"))
+    metrics, goals, figures = (
+        found.get(name, kind()) for name, kind in
+        (("metrics", dict), ("goals", dict), ("figures", list))
+    )
     _need(path, isinstance(found.get("reached"), bool))
     _need(path, isinstance(found.get("weights", ""), str))
     _need(path, isinstance(metrics, dict) and all(map(_is_measured, metrics.values())))
     _need(path, isinstance(goals, dict) and all(isinstance(one, str) for one in goals.values()))
-    _need(path, not figures or isinstance(figures, list))
-    _need(path, all(isinstance(one, str) for one in figures))
+    _need(path, isinstance(figures, list) and all(isinstance(one, str) for one in figures))
     return found
 
 
