@@ -60,8 +60,10 @@ def of_other_kind(text, rng):
     """Replace a value somewhere in a JSON text by one of another kind."""
     tree = {"": json.loads(text)}
     here, name = tree, ""
-    while isinstance(here[name], (dict, list)) and here[name] and (here is tree or rng.random() < 0.8):
-        here = here[name]
+    while isinstance(inner := here[name], (dict, list)) and inner:
+        if here is not tree and rng.random() < 0.2:
+            break
+        here = inner
         names = list(here) if isinstance(here, dict) else range(len(here))
         name = names[int(rng.integers(0, len(names)))]
     if rng.random() < 0.2 and here is not tree:

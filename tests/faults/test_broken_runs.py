@@ -42,9 +42,10 @@ def test_the_others_go_on(trained, text):
     done = principia(trained, "runs")
     assert done.returncode == 0
     lines = [line.split("\t") for line in done.stdout.splitlines()]
-    assert [line[:2] for line in lines][0] == ["broken-7", "broken"]
-    assert "config.json" in lines[0][2]
-    assert [line[0] for line in lines[1:]] == ["networks-mlp-1", "networks-mlp-2"]
+    (name, status, sentence, *_), *others = lines
+    assert (name, status) == ("broken-7", "broken")
+    assert "config.json" in sentence
+    assert [line[0] for line in others] == ["networks-mlp-1", "networks-mlp-2"]
     assert find_run(trained / "runs", "last", "run").name == "networks-mlp-2"
     for words in (
         ("predict", "networks-mlp-1", "--data", "iris"), ("report", "networks-mlp-1"),

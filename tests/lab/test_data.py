@@ -175,7 +175,7 @@ def test_text8_has_its_known_words():
 def test_other_bytes_than_text8_are_refused(tmp_path, content):
     (tmp_path / "word2vec").mkdir()
     (tmp_path / "word2vec/text8.prefix").write_bytes(content)
-    with pytest.raises(UsageError, match=r"text8\.prefix must have its known SHA-256; .* Delete it"):
+    with pytest.raises(UsageError, match=r"text8\.prefix must have its known SHA-256; .* Delete"):
         text8(data_dir=tmp_path)
 
 

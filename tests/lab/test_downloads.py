@@ -28,7 +28,7 @@ def cache(tmp_path, monkeypatch):
 
 @pytest.fixture
 def server():
-    """A server on this machine: /whole, /moved (there), /short (ends early), /long, /gone, /a, /b."""
+    """A server on this machine: /whole, /moved (there), /short (ends early), /long, /gone, /a."""
     answers = {"/whole": BODY, "/long": BODY + b"more", "/a": b"first", "/b": b"second"}
 
     class Handler(BaseHTTPRequestHandler):
@@ -122,7 +122,7 @@ def test_downloads_come_over_https_alone(cache, server, monkeypatch):
     # a server may not lead away from https either
     monkeypatch.setattr(files, "_need_safe", lambda url, check=files._need_safe: (
         None if url.endswith("/moved") else check(url)))
-    with pytest.raises(UsageError, match="it must come over https, not from http://.*/whole"):
+    with pytest.raises(UsageError, match=r"it must come over https, not from http://.*/whole"):
         find("set/file.bin", remote=remote(server, "/moved"))
     assert leftovers(cache) == []
 
