@@ -26,7 +26,8 @@ __all__ = ["Column", "Examples", "Schema", "examples"]
 Task = Literal["classification", "regression"]
 MOST_CATEGORIES = 100  # of a column of texts; more look like names
 MOST_CLASSES = 20  # of whole numbers that are taken for classes
-LARGEST_TARGET, SMALLEST_SPREAD = 1e18, 1e-18  # whose squares float32 can hold
+LARGEST_TARGET = 1e18  # whose square float32 can hold
+SMALLEST_SPREAD = 1e-36  # that float32 can tell from none
 
 
 @final
@@ -199,7 +200,7 @@ def _classes(cells: np.ndarray) -> tuple[Any, ...]:
 
 
 def _number_to_predict(name: str, cells: np.ndarray, train: np.ndarray) -> Column:
-    """Scale a target by its training rows; float32 must hold its numbers and their squares."""
+    """Scale a target by its training rows; float32 must hold its numbers."""
     if (far := float(np.abs(cells).max())) > LARGEST_TARGET:
         domain = f"numbers from {-LARGEST_TARGET:g} to {LARGEST_TARGET:g}"
         raise usage_error("data", "the target", domain, far, "Write it in larger units.")
