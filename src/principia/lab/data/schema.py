@@ -26,8 +26,7 @@ __all__ = ["Column", "Examples", "Schema", "examples"]
 Task = Literal["classification", "regression"]
 MOST_CATEGORIES = 100  # of a column of texts; more look like names
 MOST_CLASSES = 20  # of whole numbers that are taken for classes
-LARGEST_TARGET = 1e18  # whose square float32 can hold
-SMALLEST_SPREAD = 1e-36  # that float32 can tell from none
+LARGEST_TARGET, SMALLEST_SPREAD = 1e36, 1e-36  # which float32 can hold
 
 
 @final
