@@ -81,6 +81,31 @@ def test_a_process_says_the_same_with_its_exit_code(tmp_path):
     assert (real.returncode, real.stdout, real.stderr) == (2, here.stdout, here.stderr)
 
 
+def test_python_without_docstrings_is_refused():
+    """They are the text of the course; -O alone leaves them."""
+    for option, code in (("-OO", 2), ("-O", 0)):
+        command = [sys.executable, option, "-m", "principia", "--version"]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert done.returncode == code
+        assert done.stderr.count("\n") == bool(code)
+        assert ("Leave out -OO, or unset PYTHONOPTIMIZE" in done.stderr) == bool(code)
+
+
+@pytest.mark.parametrize("error", [
+    MemoryError(), RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory"),
+])
+def test_too_little_memory_is_told_in_a_sentence(monkeypatch, error):
+    def fail(*_):
+        raise error
+
+    monkeypatch.setattr("principia.lab.cli._run", fail)
+    done = principia("ls")
+    assert done.returncode == 2
+    assert done.stderr == (
+        "principia: this needs more memory than there is. Make something smaller.\n"
+    )
+
+
 def test_missing_data_say_what_to_put_where(tmp_path):
     nowhere = {"PRINCIPIA_CACHE": tmp_path, "PRINCIPIA_DATA": tmp_path}
     words = ("run", "connectionism/perceptron", "--budget", "full", "--runs-dir")

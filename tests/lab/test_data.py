@@ -22,7 +22,7 @@ from principia.lab.data.mnist import embedded_mnist, mnist
 from principia.lab.data.reviews import reviews
 from principia.lab.data.synthetic import moons
 from principia.lab.data.text8 import text8
-from principia.lab.data.uci import SETS, uci
+from principia.lab.data.uci import SETS, read_uci, uci
 from principia.lab.params import UsageError
 
 
@@ -132,9 +132,11 @@ def test_damaged_uci_files_are_refused(tmp_path, file, content, sentence):
     for split in range(20):
         (folder / f"index_train_{split}.txt").write_text("0\n")
         (folder / f"index_test_{split}.txt").write_text("1\n")
-    assert uci("yacht", data_dir=tmp_path).y.tolist() == [2, 4]
+    assert read_uci(folder).y.tolist() == [2, 4]
     (folder / file).write_text(content)
     with pytest.raises(UsageError, match=sentence):
+        read_uci(folder)
+    with pytest.raises(UsageError, match=r"uci/yacht must have its known SHA-256; .* Delete it"):
         uci("yacht", data_dir=tmp_path)
 
 
@@ -173,7 +175,7 @@ def test_text8_has_its_known_words():
 def test_other_bytes_than_text8_are_refused(tmp_path, content):
     (tmp_path / "word2vec").mkdir()
     (tmp_path / "word2vec/text8.prefix").write_bytes(content)
-    with pytest.raises(UsageError, match=r"text8\.prefix must have 6877825 bytes .* Delete it"):
+    with pytest.raises(UsageError, match=r"text8\.prefix must have its known SHA-256; .* Delete"):
         text8(data_dir=tmp_path)
 
 

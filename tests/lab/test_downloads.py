@@ -2,6 +2,7 @@
 
 import gzip
 import hashlib
+import os
 import threading
 import zipfile
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -9,7 +10,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 
 import needs
-from principia.lab.data import fashion, mnist, speech
+from principia.lab.data import fashion, files, mnist, reviews, speech, text8, uci
 from principia.lab.data.files import Remote, RemoteFolder, find, find_folder
 from principia.lab.params import UsageError
 
@@ -21,17 +22,23 @@ def cache(tmp_path, monkeypatch):
     monkeypatch.delenv("PRINCIPIA_DATA", raising=False)
     monkeypatch.delenv("PRINCIPIA_OFFLINE")
     monkeypatch.setenv("PRINCIPIA_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(files, "SCHEMES", ("https", "http", "file"))  # the server of the tests
     return tmp_path / "cache" / "data"
 
 
 @pytest.fixture
 def server():
-    """A server on this machine: /whole, /short (ends early), /long, /gone, /a and /b."""
+    """A server on this machine: /whole, /moved (there), /short (ends early), /long, /gone, /a."""
     answers = {"/whole": BODY, "/long": BODY + b"more", "/a": b"first", "/b": b"second"}
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self):
             body = answers.get(self.path)
+            if self.path == "/moved":
+                self.send_response(302)
+                self.send_header("Location", f"http://{self.headers['Host']}/whole")
+                self.end_headers()
+                return
             self.send_response(200 if body or self.path == "/short" else 404)
             self.send_header("Content-Length", str(len(body or BODY)))
             self.end_headers()
@@ -61,9 +68,63 @@ def test_a_file_is_downloaded_once(cache, server):
     path = find("set/file.bin", remote=remote(server, "/whole"))
     assert path == cache / "set/file.bin"
     assert path.read_bytes() == BODY
-    path.write_bytes(b"mine")
-    assert find("set/file.bin", remote=remote(server, "/gone")).read_bytes() == b"mine"
+    assert find("set/file.bin", remote=remote(server, "/gone")) == path
     assert leftovers(cache) == [path]
+
+
+def test_a_damaged_file_of_a_data_folder_is_refused(cache, server, tmp_path, monkeypatch):
+    """Verified once: then path, size and time tell that it is the same."""
+    monkeypatch.setenv("PRINCIPIA_DATA", str(tmp_path / "data"))
+    path = tmp_path / "data/set/file.bin"
+    path.parent.mkdir(parents=True)
+    path.write_bytes(BODY)
+    known = remote(server, "/gone")
+    hashed = []
+    monkeypatch.setattr(files, "_sha256", lambda path: hashed.append(path) or sha256_of(path))
+    for _ in range(3):
+        assert find("set/file.bin", remote=known) == path
+    assert hashed == [path]
+    os.utime(path, ns=(0, 0))
+    assert find("set/file.bin", remote=known) == path
+    assert hashed == [path] * 2
+    for body in (BODY[:-1], b"?" + BODY[1:]):
+        path.write_bytes(body)
+        for _ in range(2):  # a refusal is not remembered as if it had been right
+            with pytest.raises(UsageError, match=r"data/set/file\.bin must have its known SHA-256"):
+                find("set/file.bin", remote=known)
+
+
+def sha256_of(path):
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def test_a_damaged_folder_is_refused(cache, tmp_path, monkeypatch):
+    monkeypatch.setenv("PRINCIPIA_DATA", str(tmp_path))
+    (tmp_path / "set").mkdir()
+    for name in "ab":
+        (tmp_path / "set" / name).write_text(name)
+    sums = "".join(f"{sha256_of(tmp_path / 'set' / name)}  {name}\n" for name in "ab")
+    known = RemoteFolder("https://nowhere", "ab", hashlib.sha256(sums.encode()).hexdigest())
+    assert find_folder("set", known) == tmp_path / "set"
+    (tmp_path / "set/b").write_text("bb")
+    with pytest.raises(UsageError, match="set must have its known SHA-256"):
+        find_folder("set", known)
+
+
+def test_downloads_come_over_https_alone(cache, server, monkeypatch):
+    monkeypatch.setattr(files, "SCHEMES", ("https",))
+    for url in (f"{server}/whole", "file:///etc/hostname", "ftp://localhost/a", "data:,a", "whole"):
+        with pytest.raises(UsageError, match="it must come over https, not from"):
+            find("set/file.bin", remote=Remote(url, 9, "0"))
+    every = [*mnist.FILES.values(), *fashion.FILES.values(), *speech.FILES.values(),
+             *reviews.FILES.values(), text8.REMOTE]
+    assert all(one.startswith("https://") for one in (*(each.url for each in every), uci.HOME))
+    # a server may not lead away from https either
+    monkeypatch.setattr(files, "_need_safe", lambda url, check=files._need_safe: (
+        None if url.endswith("/moved") else check(url)))
+    with pytest.raises(UsageError, match=r"it must come over https, not from http://.*/whole"):
+        find("set/file.bin", remote=remote(server, "/moved"))
+    assert leftovers(cache) == []
 
 
 @pytest.mark.parametrize(("path", "sentence"), [
@@ -131,9 +192,9 @@ def test_a_recording_that_ends_early_is_refused(tmp_path):
     with needs.data():
         whole = find("fsdd/7_jackson_0.wav").read_bytes()
     for size in (len(whole) - 1, 1000, 44, 10, 0):
-        (tmp_path / "fsdd/7_jackson_0.wav").write_bytes(whole[:size])
-        with pytest.raises(UsageError, match=r"speech: 7_jackson_0\.wav (is not a|must be one)"):
-            speech.spoken_digit(data_dir=tmp_path)
+        (tmp_path / "fsdd/mine.wav").write_bytes(whole[:size])
+        with pytest.raises(UsageError, match=r"speech: mine\.wav (is not a|must be one)"):
+            speech.spoken_digit("mine.wav", data_dir=tmp_path)
     assert float(speech.spoken_digit().abs().max()) == 1
 
 

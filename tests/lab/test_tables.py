@@ -3,6 +3,8 @@
 import csv
 import io
 import math
+import tracemalloc
+import warnings
 import zipfile
 
 import numpy as np
@@ -11,11 +13,12 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from principia.lab.data import cells
 from principia.lab.data.embedded import TABLES, embedded_table
 from principia.lab.data.idx import read_idx
 from principia.lab.data.own import load
 from principia.lab.data.schema import Schema, examples
-from principia.lab.data.table import read_table
+from principia.lab.data.table import FileTable, column, read_table
 from principia.lab.params import UsageError
 from principia.lab.seeds import Seed
 
@@ -53,9 +56,9 @@ def test_what_csv_writes_is_read_back(tmp_path, names, rows, delimiter, data):
     writer.writerows([names, *zip(*columns.values(), strict=True)])
     found = read_table(written(tmp_path, stream.getvalue()))
     assert list(found) == [name.strip() for name in names]
-    for name, column in columns.items():
+    for name, written_ones in columns.items():
         assert found[name.strip()].tolist() == [
-            one.strip() if isinstance(one, str) else one for one in column]
+            one.strip() if isinstance(one, str) else one for one in written_ones]
 
 
 @pytest.mark.parametrize(("text", "sentence"), [
@@ -74,7 +77,7 @@ def test_what_csv_writes_is_read_back(tmp_path, names, rows, delimiter, data):
 ])
 def test_what_is_wrong_is_said_with_its_place(tmp_path, text, sentence):
     with pytest.raises(UsageError, match=sentence.replace("(", r"\(")):
-        read_table(written(tmp_path, text))
+        dict(read_table(written(tmp_path, text)))
 
 
 def test_other_formats_hold_the_same_table(tmp_path):
@@ -96,7 +99,7 @@ def test_a_missing_cell_of_parquet_is_refused(tmp_path):
     parquet = pytest.importorskip("pyarrow.parquet")
     parquet.write_table(pyarrow.table({"a": [1.0, None, 3.0]}), tmp_path / "a.parquet")
     with pytest.raises(UsageError, match="row 2, column 'a'"):
-        read_table(tmp_path / "a.parquet")
+        dict(read_table(tmp_path / "a.parquet"))
 
 
 def test_a_matrix_of_npz_becomes_columns(tmp_path):
@@ -120,7 +123,162 @@ def test_a_header_that_promises_a_gigabyte_is_refused(tmp_path):
         body, {"descr": "<f8", "fortran_order": False, "shape": (1 << 40,)})
     with zipfile.ZipFile(tmp_path / "a.npz", "w") as archive:
         archive.writestr("X.npy", body.getvalue() + b"\0" * 64)
-    with pytest.raises(UsageError, match="must hold the 8796093022208 bytes of its header"):
+    with pytest.raises(UsageError, match="at most 1073741824 bytes of data; got 17592186044416"):
+        read_table(tmp_path / "a.npz")
+
+
+def test_members_count_together_before_anything_is_inflated(tmp_path, monkeypatch):
+    np.savez_compressed(tmp_path / "a.npz", a=np.zeros(700), b=np.zeros(700))
+    monkeypatch.setattr(cells, "LARGEST", 10_000)
+    with monkeypatch.context() as patch:
+        patch.setattr(zipfile.ZipFile, "open", lambda *_: pytest.fail("it was inflated"))
+        with pytest.raises(UsageError, match="at most 10000 bytes of data; got 11456"):
+            read_table(tmp_path / "a.npz")
+    # eight bytes of memory for each byte of the file
+    np.savez_compressed(tmp_path / "a.npz", a=np.zeros(700, bool), b=np.zeros(700, bool))
+    with pytest.raises(UsageError, match="at most 10000 bytes of data; got 12600"):
+        read_table(tmp_path / "a.npz")
+
+
+def test_a_parquet_file_that_promises_too_much_is_refused_unread(tmp_path, monkeypatch):
+    pyarrow = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    table = pyarrow.table({"a": [1.0] * 1000, "b": ["x"] * 1000})
+    parquet.write_table(table, tmp_path / "a.parquet")
+    assert (tmp_path / "a.parquet").stat().st_size < 3000
+    monkeypatch.setattr(cells, "LARGEST", 50_000)
+    monkeypatch.setattr(parquet.ParquetFile, "read", lambda *_, **__: pytest.fail("it was read"))
+    with pytest.raises(UsageError, match="at most 50000 bytes of data; got 8"):
+        read_table(tmp_path / "a.parquet")
+
+
+def test_a_text_that_rows_share_is_kept_once(tmp_path):
+    pyarrow = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    long = pyarrow.array(["x" * 1_000_000]).take(pyarrow.array([0] * 200))
+    parquet.write_table(pyarrow.table({"a": long, "b": [None, "y"] * 100}), tmp_path / "a.parquet")
+    table, peak = peak_of(lambda: (read_table(tmp_path / "a.parquet"), 1)[0])
+    assert set(table["a"]) == {"x" * 1_000_000}
+    assert peak < 10e6
+    with pytest.raises(UsageError, match=r"row 1, column 'b' of a\.parquet must have a value"):
+        table["b"]
+
+
+def peak_of(work):
+    """Give the result of some work, and how much memory of Python's it took at most."""
+    tracemalloc.start()
+    try:
+        return work(), tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+def test_one_long_text_widens_no_other(tmp_path):
+    """As an array of fixed width this took 2 GB: 4,000 rows as wide as the widest."""
+    rows = "".join(f"{row},t\n" for row in range(4000))
+    path = written(tmp_path, f"a,b\n0,{'x' * 130_000}\n{rows}")
+    table, peak = peak_of(lambda: dict(read_table(path)))
+    assert peak < 10e6
+    assert [len(one) for one in table["b"][:2]] == [130_000, 1]
+
+
+def test_many_columns_are_read_and_learned(tmp_path):
+    """Nothing looks at every column for every column: 30,000 would take minutes."""
+    names = [f"c{place}" for place in range(30_000)]
+    row = ",".join("12" for _ in names)
+    table = read_table(written(tmp_path, ",".join(names) + f"\n{row}\n{row}\n"))
+    assert (len(table), table["c29999"].tolist()) == (30_000, [12.0, 12.0])
+    with pytest.raises(UsageError, match=r"got 'z'\. There is c0, .*, c99, and 29900 more\."):
+        column(table, "z", "data")
+
+
+@pytest.mark.parametrize(
+    "cell", ["1_000", "\u0661\u0662", "\uff11", "1\u066b5", "0x10", "1e", "12 3"]
+)
+def test_what_only_python_takes_for_a_number_is_text(tmp_path, cell):
+    table = read_table(written(tmp_path, f"a,b\n{cell},1\n2,1e3\n"))
+    assert table["a"].tolist() == [cell, "2"]
+    assert table["b"].tolist() == [1.0, 1000.0]
+
+
+def test_a_column_that_nobody_asks_for_may_hold_anything(tmp_path):
+    rows = "".join(f"{place},{place % 3},,{'inf' if place % 2 else 'NA'}\n" for place in range(30))
+    path = written(tmp_path, f"x,y,empty,odd\n{rows}")
+    ready = examples(read_table(path), "y", seed=Seed(0), drop=("empty", "odd"))
+    assert [one.name for one in ready.schema.features] == ["x"]
+    with pytest.raises(UsageError, match="row 1, column 'empty'"):
+        examples(read_table(path), "y", seed=Seed(0), drop=("odd",))
+
+
+def test_lists_and_bytes_of_parquet_are_refused_when_asked_for(tmp_path):
+    pyarrow = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    columns = {"a": [[1, 2], [3, 4]], "b": [b"1", b"2"], "c": [1, 2], "d": [True, False]}
+    parquet.write_table(pyarrow.table(columns), tmp_path / "a.parquet")
+    table = read_table(tmp_path / "a.parquet")
+    assert {name: table[name].tolist() for name in "cd"} == {"c": [1, 2], "d": ["True", "False"]}
+    for name, kind in (("a", "list"), ("b", "binary")):
+        with pytest.raises(UsageError, match=f"be numbers or texts; got '{kind}.*--drop {name}"):
+            table[name]
+
+
+def test_two_columns_of_one_name_are_refused(tmp_path):
+    sentence = "must name its columns differently; got 'X0' twice"
+    np.savez(tmp_path / "a.npz", X=np.zeros((3, 2)), X0=np.ones(3))
+    with pytest.raises(UsageError, match=sentence):
+        read_table(tmp_path / "a.npz")
+    with warnings.catch_warnings(), zipfile.ZipFile(tmp_path / "b.npz", "w") as archive:
+        warnings.simplefilter("ignore")  # zipfile warns of it
+        for value in (0.0, 1.0):
+            with archive.open("X0.npy", "w") as stream:
+                np.save(stream, np.full(3, value))
+    with pytest.raises(UsageError, match=sentence):
+        read_table(tmp_path / "b.npz")
+    pyarrow = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    twice = pyarrow.Table.from_arrays([pyarrow.array([1.0]), pyarrow.array([2.0])], ["X0", "X0"])
+    parquet.write_table(twice, tmp_path / "a.parquet")
+    with pytest.raises(UsageError, match=sentence):
+        read_table(tmp_path / "a.parquet")
+
+
+def npz(*, header, body=b"\0" * 24):
+    """Write an npz file with the header of an array as somebody may have changed it."""
+    text = header.encode()
+    array = b"\x93NUMPY\x01\x00" + len(text).to_bytes(2, "little") + text + body
+    stream = io.BytesIO()
+    with zipfile.ZipFile(stream, "w") as archive:
+        archive.writestr("x.npy", array)
+    return stream.getvalue()
+
+
+RIGHT = "{'descr': '<f8', 'fortran_order': False, 'shape': (3,), }"
+
+
+@pytest.mark.parametrize("header", [
+    "(((", "  {'descr'", "{'descr': '<f8'", "{'descr': 0, 'fortran_order': False, 'shape': (3,)}",
+    "\0", "{[]: 1}", RIGHT.replace("3", "-3"), RIGHT.replace("3", "03"), RIGHT.replace("f8", "f9"),
+    RIGHT.replace("(3,)", "()"), RIGHT.replace("(3,)", "(2,)"), RIGHT.replace("<f8", "<U0"),
+    RIGHT.replace("<f8", "<c8"), RIGHT.replace("<f8", "f8,f8"), "-" * 5000 + "1",
+])
+def test_a_broken_header_gets_a_sentence(tmp_path, header):
+    path = written(tmp_path, npz(header=RIGHT), "a.npz")
+    assert read_table(path)["x"].tolist() == [0, 0, 0]
+    with pytest.raises(UsageError, match="data: "):
+        read_table(written(tmp_path, npz(header=header), "a.npz"))
+
+
+def test_a_damaged_compressed_array_gets_a_sentence(tmp_path):
+    np.savez_compressed(tmp_path / "a.npz", x=np.arange(1000.0))
+    body = bytearray((tmp_path / "a.npz").read_bytes())
+    body[60:90] = b"\xff" * 30
+    with pytest.raises(UsageError, match=r"a\.npz is not an npz file: Error -3 while decompress"):
+        read_table(written(tmp_path, bytes(body), "a.npz"))
+
+
+def test_a_text_that_cannot_be_written_is_refused(tmp_path):
+    np.savez(tmp_path / "a.npz", x=np.array(["a", "\ud800"]))
+    with pytest.raises(UsageError, match=r"a\.npz is not an npz file: 'utf-8' codec"):
         read_table(tmp_path / "a.npz")
 
 
@@ -151,9 +309,8 @@ def test_random_and_damaged_bytes_get_a_sentence(tmp_path, ending, seeds):
             except UsageError as error:
                 sentences.append(str(error))
                 continue
-            if isinstance(found, dict):
-                lengths = {len(column) for column in found.values()}
-                assert len(lengths) == 1
+            if isinstance(found, FileTable):
+                assert len({len(found.as_given(name)) for name in found}) == 1
     assert sentences
     assert not [one for one in sentences if "\n" in one]
 
@@ -218,6 +375,34 @@ def test_splits_are_seeded_stratified_and_apart():
 def test_tables_that_nobody_can_learn_are_refused(table, sentence):
     with pytest.raises(UsageError, match=sentence):
         examples(table, "y", seed=Seed(0))
+
+
+def wild(far, **columns):
+    return {"x": np.array([*np.linspace(0, 1, 39), far]), "z": np.arange(40.0), **columns}
+
+
+@pytest.mark.parametrize("unit", [1e-300, 1e-30, 1e30, 1e300, 1.7e308])
+def test_large_and_small_units_of_features_are_only_a_scale(unit):
+    table = wild(0.5)
+    ready, other = (
+        examples({**table, "x": table["x"] * factor}, "z", seed=Seed(0)) for factor in (1.0, unit)
+    )
+    assert torch.allclose(ready.x, other.x, atol=1e-5)
+
+
+def test_a_row_far_from_the_training_rows_is_refused():
+    schema = examples(wild(0.5), "z", seed=Seed(0)).schema
+    with pytest.raises(UsageError, match="row 2, column 'x' of the table must be on the scale"):
+        schema.encode({"x": np.array([0.1, 1e300])})
+
+
+@pytest.mark.parametrize(("y", "sentence"), [
+    (np.linspace(1e37, 3e37, 40), "must be numbers from -1e\\+36 to 1e\\+36; got 3e\\+37"),
+    (np.linspace(1, 2, 40) * 1e-40, "numbers that spread by 1e-36 or more"),
+])
+def test_a_target_that_float32_cannot_hold_is_refused(y, sentence):
+    with pytest.raises(UsageError, match=sentence):
+        examples(wild(0.5, y=y), "y", seed=Seed(0))
 
 
 def test_a_new_category_is_refused_when_predicting():

@@ -96,8 +96,8 @@ def test_broken_folders_and_strange_names_do_not_break_the_lists(tmp_path):
     async def story(lab):
         listed = {one["name"]: one for one in (await lab.client.get("/api/runs")).json()}
         assert listed[strange.name]["status"] == "interrupted"
-        unreadable = {half.name, *(f"broken-{place}" for place in range(len(texts)))}
-        assert {name for name in listed if listed[name]["status"] == "unreadable"} == unreadable
+        broken = {half.name, *(f"broken-{place}" for place in range(len(texts)))}
+        assert {name for name in listed if listed[name]["status"] == "broken"} == broken
         for name in listed:
             assert (await lab.client.get(f"/api/runs/{quote(name)}")).json()["name"] == name
         pages = [await lab.client.get("/runs")]
@@ -111,7 +111,7 @@ def test_broken_folders_and_strange_names_do_not_break_the_lists(tmp_path):
         assert any("&lt;b&gt;" in page.text and "epochs" in page.text for page in pages[1:])
         of_page = lab.runs.of_page("networks/mlp")
         assert {one["name"] for one in of_page} == {strange.name, half.name}
-        for name in unreadable:
+        for name in broken:
             assert (await lab.client.post(f"/api/runs/{name}/resume")).status_code == 409
 
     tell(story, tmp_path)

@@ -9,9 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import principia
+from principia.lab.params import usage_error
 
 __all__ = [
-    "PACKAGES", "cores", "environment", "kernels", "other_kernels", "processor", "use_threads",
+    "PACKAGES", "cores", "environment", "kernels", "need_device", "other_kernels", "processor",
+    "use_threads",
 ]
 
 PACKAGES = ("torch", "numpy", "scipy", "scikit-learn", "plotly")
@@ -96,6 +98,17 @@ def use_threads(count: int) -> None:
 
     torch.set_num_threads(count)
     threadpoolctl.threadpool_limits(count)
+
+
+def need_device(owner: str, device: str) -> None:
+    """Refuse a device that this machine does not have, or that torch does not know."""
+    import torch
+
+    try:
+        torch.zeros(1, device=device)
+    except (RuntimeError, AssertionError, NotImplementedError) as error:
+        reason = str(error).splitlines()[0]
+        raise usage_error(owner, "--device", "a device of this machine", device, reason) from None
 
 
 def environment(threads: int = 1) -> dict[str, Any]:

@@ -20,6 +20,9 @@ def main() -> None:
     for name in ("stdout", "stderr"):  # closed by the caller, as in >&-
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115
+    if sys.flags.optimize > 1:
+        sentence = "Python must keep docstrings, which are the text of the course; it drops them."
+        sys.exit(_tell(f"principia: {sentence} Leave out -OO, or unset PYTHONOPTIMIZE.", 2))
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")  # a terminal without the letters of mathematics
     # threads that wait must not spin: on a busy machine they would take the time of those at work
@@ -42,8 +45,18 @@ def main() -> None:
     except Exception as error:
         hint = "This is a bug of Principia: run again with --debug and report what it prints."
         message = " ".join(str(error).split())[:200]
-        code = _tell(f"principia: {type(error).__name__}: {message}. {hint}", 70)
+        code, sentence = 70, f"{type(error).__name__}: {message}. {hint}"
+        if _lacks_memory(error):
+            code, sentence = 2, "this needs more memory than there is. Make something smaller."
+        code = _tell(f"principia: {sentence}", code)
     sys.exit(code)
+
+
+def _lacks_memory(error: Exception) -> bool:
+    """Tell whether an error is about memory: torch has none of its own for that of the machine."""
+    marks = ("can't allocate memory", "out of memory")
+    told = isinstance(error, RuntimeError) and any(mark in str(error) for mark in marks)
+    return told or isinstance(error, MemoryError)
 
 
 def _drop_output() -> None:

@@ -11,8 +11,8 @@ from principia.lab.cli.resume import need_same
 from principia.lab.cli.terminal import progress, say, table
 from principia.lab.course import catalog
 from principia.lab.course.fingerprint import note
-from principia.lab.environment import cores
-from principia.lab.params import NonNegativeFloat, Range, SeedNumber, UsageError, shown, usage_error
+from principia.lab.environment import cores, need_device
+from principia.lab.params import NonNegativeFloat, Range, SeedNumber, UsageError, shown, suggestion
 from principia.lab.storage import need_writable, write_bytes, write_text
 
 if TYPE_CHECKING:
@@ -138,7 +138,7 @@ def _config(
     note(page)
     if data_dir is not None and not Path(data_dir).is_dir():
         raise UsageError(f"run: folder {shown(data_dir)} does not exist. Name the data folder.")
-    _check_device(device)
+    need_device("run", device)
     texts = dict(pair("run", one) for one in pairs)
     where = str(Path(data_dir).resolve()) if data_dir else None
     if data is not None:
@@ -155,16 +155,6 @@ def _config(
     return RunConfig(page.key, experiment.name, budget, seed, knobs, None, where, device, threads)
 
 
-def _check_device(device: str) -> None:
-    import torch
-
-    try:
-        torch.zeros(1, device=device)
-    except (RuntimeError, AssertionError, NotImplementedError) as error:
-        reason = str(error).splitlines()[0]
-        raise usage_error("run", "--device", "a device of this machine", device, reason) from None
-
-
 def _own_data(
     page: catalog.Page, data: str, target: str | None, drop: tuple[str, ...], texts: Any, seed: int
 ) -> tuple[Any, dict[str, Any]]:
@@ -179,9 +169,7 @@ def _own_data(
     cells, sha256 = load(data)
     target = target or default_target(data)
     if target is None:
-        raise UsageError(
-            f"run: --data {data} needs --target COLUMN. Its columns are {', '.join(cells)}."
-        )
+        raise UsageError(f"run: --data {data} needs --target COLUMN. {suggestion('', cells)}")
     ready = examples(cells, target, seed=Seed(seed), drop=drop)
     kind = learner_of(page, ready.schema)
     knobs = settings_with_callbacks(page.key, knobs_for(kind), texts, trains=trains(kind))
@@ -199,6 +187,9 @@ def runs(*, runs_dir: str = RUNS) -> int:
 
     rows = []
     for one in list_runs(Path(runs_dir)):
+        if one.broken:
+            rows.append((one.name, "broken", one.broken, "", "", ""))
+            continue
         result = one.result or {}
         goals = result.get("goals", {})
         numbers = [
@@ -208,7 +199,7 @@ def runs(*, runs_dir: str = RUNS) -> int:
         ]
         config = one.config
         what = f"{config.key} on {Path(config.data.source).name}" if config.data else config.key
-        began = str(one.record["began"])[:16].replace("T", " ")
+        began = one.record["began"][:16].replace("T", " ")
         rows.append((one.name, one.status, what, config.budget, ", ".join(numbers), began))
     if rows:
         table(("run", "status", "what", "budget", "numbers", "began (UTC)"), rows)
@@ -273,7 +264,7 @@ def predict(
         writer.writerows([(named,), *((_cell(one),) for one in found)])
         sys.stdout.write(stream.getvalue())
         return 0
-    columns = [*cells.values(), found]
+    columns = [*(cells.as_given(name) for name in cells), found]
     writer.writerow([*cells, named])
     writer.writerows([_cell(one) for one in row] for row in zip(*columns, strict=True))
     write_text(Path(out), stream.getvalue())

@@ -19,7 +19,8 @@ def _of_scikit_learn(load: Callable[[], sets._base.Bunch], target: str) -> tuple
     names = [str(name).replace(" (cm)", "").replace(" ", "_") for name in raw.feature_names]
     table = dict(zip(names, np.asarray(raw.data, float).T, strict=True))
     if "target_names" in raw:
-        table[target] = np.asarray(raw.target_names).astype(str)[raw.target]
+        classes = np.asarray(raw.target_names).astype(str).astype(object)
+        table[target] = classes[raw.target]
     else:
         table[target] = np.asarray(raw.target, float)
     return table, target

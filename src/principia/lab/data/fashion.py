@@ -12,7 +12,8 @@ __all__ = ["CLOTHES", "fashion"]
 CLOTHES = (
     "T-shirt", "trouser", "pullover", "dress", "coat", "sandal", "shirt", "sneaker", "bag", "boot",
 )
-HOME = "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com"
+# the authors' repository; the bucket that their page names has no https
+HOME = "https://raw.githubusercontent.com/zalandoresearch/fashion-mnist/master/data/fashion"
 FILES = {
     name: Remote(f"{HOME}/{name}", size, sha256)
     for name, size, sha256 in (

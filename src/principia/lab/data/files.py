@@ -1,24 +1,31 @@
 r"""Where files of data sets lie, and how they get there.
 
 Searched are `--data-dir`, then the folder that PRINCIPIA_DATA names, then the user's cache. What is
-in none of them is downloaded into the cache: at most as many bytes as it must have, kept only if
-its SHA-256 is right, under its name only when it is whole. With PRINCIPIA_OFFLINE=1 nothing is
-downloaded.
+found there is used once its SHA-256 is right; that is computed once, until size or time of the file
+change. What is in none of them is downloaded over https into the cache: at most as many bytes as it
+must have, kept only if its SHA-256 is right, under its name only when it is whole. With
+PRINCIPIA_OFFLINE=1 nothing is downloaded.
 """
 
+import contextlib
+import functools
 import hashlib
+import http.client
+import json
 import os
 import shutil
 import tempfile
 import urllib.error
 import urllib.request
 import zipfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import final
+from typing import Any, final
+from urllib.parse import urlsplit
 
+from principia.lab.data.zips import DAMAGED
 from principia.lab.params import UsageError
 from principia.lab.progress import progress
 from principia.lab.storage import cache_folder
@@ -27,6 +34,7 @@ __all__ = ["MissingData", "Remote", "RemoteFolder", "find", "find_folder", "fold
 
 TIMEOUT = 30  # seconds without a byte
 CHUNK = 1 << 16
+SCHEMES = ("https",)  # over which downloads come; redirects, too
 
 
 @final
@@ -84,8 +92,11 @@ def folders(data_dir: Path | None = None) -> Iterator[Path]:
 def find(relative: str, *, data_dir: Path | None = None, remote: Remote | None = None) -> Path:
     """Find a file of a data set, download it, or say where to put it."""
     for place in folders(data_dir):
-        if (place / relative).is_file():
-            return place / relative
+        path = place / relative
+        if path.is_file():
+            if remote is not None:
+                _verify(path, [path], remote.sha256, functools.partial(_sha256, path))
+            return path
     if remote is None:
         raise _missing(relative, data_dir, "")
     with _incoming(relative, data_dir) as temporary:
@@ -106,22 +117,58 @@ def find_folder(relative: str, remote: RemoteFolder, *, data_dir: Path | None = 
     """Find a folder of a data set that has all its files, download it, or say where to put it."""
     for place in folders(data_dir):
         if all((place / relative / name).is_file() for name in remote.names):
-            return place / relative
+            folder = place / relative
+            paths = [folder / name for name in remote.names]
+            _verify(folder, paths, remote.sha256, functools.partial(_sum_of_sums, paths))
+            return folder
     with _incoming(relative, data_dir) as temporary:
         body = temporary / "body"
         body.mkdir()
-        sums = hashlib.sha256()
         for name in remote.names:
             url = f"{remote.url}/{name}"
-            found = _download(url, body / name, remote.largest, f"{relative}/{name}", data_dir)
-            sums.update(f"{found}  {name}\n".encode())
-        if sums.hexdigest() != remote.sha256:
+            _download(url, body / name, remote.largest, f"{relative}/{name}", data_dir)
+        if _sum_of_sums([body / name for name in remote.names]) != remote.sha256:
             raise _changed(relative, data_dir)
         target = list(folders(data_dir))[-1] / relative
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.rmtree(target, ignore_errors=True)  # it lacked a file
         os.replace(body, target)
     return target
+
+
+def _verify(place: Path, paths: Sequence[Path], sha256: str, look: Callable[[], str]) -> None:
+    """Refuse files that are not the known ones; those that were verified as they are, at once."""
+    try:
+        found = [(str(one.resolve()), one.stat()) for one in paths]
+        stamps = [[path, one.st_size, one.st_mtime_ns] for path, one in found]
+        name = hashlib.sha256(json.dumps([sha256, stamps]).encode()).hexdigest()
+        note = cache_folder() / "verified" / name
+        if note.exists():
+            return
+        right = look() == sha256
+    except OSError as error:
+        raise UsageError(f"data: {place} cannot be read: {error.strerror}.") from error
+    if not right:
+        raise UsageError(
+            f"data: {place} must have its known SHA-256; it does not. "
+            "Delete it, and it is downloaded again."
+        )
+    with contextlib.suppress(OSError):  # it is verified again the next time
+        note.parent.mkdir(parents=True, exist_ok=True)
+        note.touch()
+
+
+def _sha256(path: Path) -> str:
+    digest = hashlib.sha256()
+    with path.open("rb") as stream:
+        while chunk := stream.read(CHUNK):
+            digest.update(chunk)
+    return digest.hexdigest()
+
+
+def _sum_of_sums(paths: Sequence[Path]) -> str:
+    lines = [f"{_sha256(one)}  {one.name}\n" for one in paths]
+    return hashlib.sha256("".join(lines).encode()).hexdigest()
 
 
 @contextmanager
@@ -147,7 +194,7 @@ def _download(url: str, path: Path, limit: int, relative: str, data_dir: Path | 
     digest, left = hashlib.sha256(), limit
     try:
         with (
-            urllib.request.urlopen(url, timeout=TIMEOUT) as answer,
+            _opened(url) as answer,
             path.open("wb") as stream,
             progress(limit, f"downloading {relative}") as advance,
         ):
@@ -160,12 +207,36 @@ def _download(url: str, path: Path, limit: int, relative: str, data_dir: Path | 
                 advance("", len(chunk))
             stream.flush()
             os.fsync(stream.fileno())
-    except (urllib.error.URLError, OSError, ValueError) as error:
-        if isinstance(error, UsageError):
-            raise
-        reason = getattr(error, "reason", None) or error
+    except UsageError:
+        raise
+    except (urllib.error.URLError, http.client.HTTPException, OSError, ValueError) as error:
+        reason = " ".join(str(getattr(error, "reason", None) or error).split())
         raise _missing(relative, data_dir, f" (downloading {url} failed: {reason})") from error
     return digest.hexdigest()
+
+
+def _opened(url: str) -> Any:
+    _need_safe(url)
+    return _opener().open(url, timeout=TIMEOUT)
+
+
+@functools.cache  # it reads the certificates that the system trusts
+def _opener() -> urllib.request.OpenerDirector:
+    return urllib.request.build_opener(_SafeRedirects)
+
+
+class _SafeRedirects(urllib.request.HTTPRedirectHandler):
+    """Follows redirects that stay where nobody on the way can change anything."""
+
+    def redirect_request(self, req: Any, fp: Any, code: Any, msg: Any, headers: Any,
+                         newurl: str) -> Any:
+        _need_safe(newurl)
+        return super().redirect_request(req, fp, code, msg, headers, newurl)
+
+
+def _need_safe(url: str) -> None:
+    if urlsplit(url).scheme not in SCHEMES:
+        raise urllib.error.URLError(f"it must come over {SCHEMES[0]}, not from {url}")
 
 
 def _unzip_beginning(path: Path, size: int) -> str:
@@ -173,7 +244,7 @@ def _unzip_beginning(path: Path, size: int) -> str:
     try:
         with zipfile.ZipFile(path) as archive, archive.open(archive.namelist()[0]) as member:
             content = member.read(size)
-    except (zipfile.BadZipFile, IndexError):
+    except (*DAMAGED, OSError, IndexError):
         return ""  # which no file hashes to
     path.write_bytes(content)
     return hashlib.sha256(content).hexdigest()

@@ -4,16 +4,16 @@ import hashlib
 from pathlib import Path
 
 from principia.lab.data.embedded import TABLES, embedded_table
-from principia.lab.data.table import Table, read_table
+from principia.lab.data.table import FileTable, read_table
 from principia.lab.params import UsageError
 
 __all__ = ["default_target", "load"]
 
 
-def load(source: str) -> tuple[Table, str]:
+def load(source: str) -> tuple[FileTable, str]:
     """Load a table and the hash of its file; an embedded one is known by its name."""
     if source in TABLES:
-        return embedded_table(source)[0], source
+        return FileTable(source, embedded_table(source)[0]), source
     path = Path(source)
     if not path.is_file():
         raise UsageError(

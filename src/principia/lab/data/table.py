@@ -1,30 +1,67 @@
 r"""The user's own data: a table with named columns, from CSV, TSV, npz or Parquet.
 
-A column is numbers if all its cells are, otherwise categories. Missing and infinite values are
-refused with their row and column, never filled in silently. Nothing is ever unpickled.
+A column is numbers if all its cells are, otherwise texts. It is looked at when it is first asked
+for, so that a column that nobody uses may hold anything. Nothing is ever unpickled.
 """
 
 import csv
 import io
-import math
-import zipfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any, TypeAlias, final
 
 import numpy as np
 
-from principia.lab.params import UsageError, shown, suggestion, usage_error
+from principia.lab.data.cells import LARGEST, as_number, need_names, read_cells
+from principia.lab.data.npz import read_npz
+from principia.lab.data.parquet import read_parquet
+from principia.lab.params import UsageError, suggestion, usage_error
 
-__all__ = ["Table", "read_table"]
+__all__ = ["FileTable", "Table", "column", "need_column", "read_table"]
 
-LARGEST = 1 << 30  # bytes: what is larger does not fit a table in memory
-MISSING = {"", "na", "n/a", "nan", "null", "none", "?"}
 DELIMITERS = ",;\t|"
 
-Table = dict[str, np.ndarray]  # columns by name, all as long: float64, or texts
+Table: TypeAlias = Mapping[str, Any]  # columns by name, all as long: float64, or texts as objects
 
 
-def read_table(path: Path) -> Table:
+@final
+class FileTable(Mapping[str, Any]):
+    """A table whose columns are looked at when they are asked for.
+
+    Args:
+        file: What errors call it.
+        cells: The cells of each column, as the file has them.
+    """
+
+    def __init__(self, file: str, cells: Mapping[str, Any]) -> None:
+        self._file, self._cells = file, cells
+        self._columns: dict[str, np.ndarray] = {}
+
+    def __getitem__(self, name: str) -> np.ndarray:
+        """Read a column, or refuse the first of its cells that is no value."""
+        if name not in self._columns:
+            self._columns[name] = read_cells(self._file, name, self._cells[name])
+        return self._columns[name]
+
+    def __contains__(self, name: object) -> bool:
+        """Tell whether there is a column, without a look at it."""
+        return name in self._cells
+
+    def __iter__(self) -> Iterator[str]:
+        """Name the columns."""
+        return iter(self._cells)
+
+    def __len__(self) -> int:
+        """Count the columns."""
+        return len(self._cells)
+
+    def as_given(self, name: str) -> list[Any]:
+        """Give the cells of a column as the file has them."""
+        cells = self._cells[name]
+        return cells.tolist() if isinstance(cells, np.ndarray) else list(cells)
+
+
+def read_table(path: Path) -> FileTable:
     r"""Read a table; the end of the name says the format.
 
     Example:
@@ -35,8 +72,8 @@ def read_table(path: Path) -> Table:
         [1.5, 2.0]
     """
     readers = {
-        ".csv": _read_csv, ".tsv": _read_csv, ".txt": _read_csv, ".npz": _read_npz,
-        ".parquet": _read_parquet,
+        ".csv": _read_csv, ".tsv": _read_csv, ".txt": _read_csv, ".npz": read_npz,
+        ".parquet": read_parquet,
     }
     reader = readers.get(path.suffix.lower())
     if reader is None:
@@ -50,48 +87,21 @@ def read_table(path: Path) -> Table:
         raise UsageError(f"data: {path} cannot be read: {error.strerror or error}.") from error
     if not cells or not len(next(iter(cells.values()))):
         raise UsageError(f"data: {path.name} must have a column and a row; it has none.")
-    return {name: _column(path.name, name, column) for name, column in cells.items()}
+    return FileTable(path.name, cells)
 
 
-def _column(file: str, name: str, cells: np.ndarray) -> np.ndarray:
-    """Make a column numbers if all its cells are, texts if not; refuse what is missing."""
-    if cells.dtype.kind in "fiub":
-        values = cells.astype(np.float64)
-    else:
-        cells = np.asarray(["" if one is None else str(one).strip() for one in cells])
-        for row, cell in enumerate(cells):
-            if cell.lower() in MISSING:
-                raise _bad_cell(file, name, row, "have a value", str(cell))
-        try:
-            values = cells.astype(np.float64)
-        except ValueError:
-            return cells
-    if not np.isfinite(values).all():
-        row = int(np.flatnonzero(~np.isfinite(values))[0])
-        raise _bad_cell(file, name, row, "be a finite number", float(values[row]))
-    return values
-
-
-def _bad_cell(file: str, name: str, row: int, must: str, got: object) -> UsageError:
-    return UsageError(
-        f"data: row {row + 1}, column {shown(name)} of {file} must {must}; got {shown(got)}. "
-        "Mend the cell, or remove the row or the column."
-    )
-
-
-def _read_csv(path: Path) -> Mapping[str, np.ndarray]:
-    try:
-        text = path.read_bytes().decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise usage_error("data", path.name, "text in UTF-8", f"byte {error.start}") from error
-    if "\0" in text:
+def _read_csv(path: Path) -> Mapping[str, tuple[str, ...]]:
+    body = path.read_bytes()
+    if b"\0" in body:
         raise usage_error("data", path.name, "text", "a zero byte")
-    first = text.partition("\n")[0]
-    delimiter = max(DELIMITERS, key=first.count)
+    stream = io.TextIOWrapper(io.BytesIO(body), encoding="utf-8-sig", newline="")
     try:
-        rows = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
+        first = stream.readline()
+        stream.seek(0)
+        delimiter = max(DELIMITERS, key=first.count)
+        rows = csv.reader(stream, delimiter=delimiter, strict=True)
         header = [name.strip() for name in next(rows, [])]
-        _check_names(path.name, header)
+        _check_header(path.name, header)
         cells = []
         for row in rows:
             if not row:
@@ -102,113 +112,40 @@ def _read_csv(path: Path) -> Mapping[str, np.ndarray]:
                     f"the header; got {len(row)}."
                 )
             cells.append(row)
+    except UnicodeDecodeError:
+        raise usage_error("data", path.name, "text in UTF-8", _place_of_other(body)) from None
     except csv.Error as error:
         raise UsageError(f"data: {path.name} is not a table of cells: {error}.") from error
     columns = zip(*cells, strict=True) if cells else [()] * len(header)
-    return {name: np.asarray(one, object) for name, one in zip(header, columns, strict=True)}
+    return dict(zip(header, columns, strict=True))
 
 
-def _check_names(file: str, names: list[str]) -> None:
+def _check_header(file: str, names: list[str]) -> None:
     if not names or not all(names):
         raise UsageError(f"data: {file} must name every column in its first line; it does not.")
-    if twice := [name for name in names if names.count(name) > 1]:
-        raise UsageError(f"data: {file} must name its columns differently; got {twice[0]!r} twice.")
-    if all(_is_number(name) for name in names):
+    need_names(file, names)
+    if all(as_number(name) is not None for name in names):
         raise UsageError(
             f"data: the first line of {file} must name the columns; got numbers. Add a header."
         )
 
 
-def _is_number(text: str) -> bool:
+def _place_of_other(body: bytes) -> str:
+    """Name the first byte that is no UTF-8."""
     try:
-        return math.isfinite(float(text))
-    except ValueError:
-        return False
-
-
-def _read_npz(path: Path) -> Mapping[str, np.ndarray]:
-    """Read arrays of one length; a matrix becomes columns `name0`, `name1`, ..."""
-    try:
-        with zipfile.ZipFile(path) as archive:
-            arrays = {
-                one.filename.removesuffix(".npy"): _read_npy(archive, one)
-                for one in archive.infolist()
-            }
-    except (zipfile.BadZipFile, ValueError, EOFError, NotImplementedError, RuntimeError) as error:
-        if isinstance(error, UsageError):
-            raise
-        raise UsageError(f"data: {path.name} is not an npz file: {error}.") from error
-    columns: dict[str, np.ndarray] = {}
-    for name, array in arrays.items():
-        if array.ndim not in (1, 2) or array.dtype.kind not in "fiubU":
-            got = f"{array.dtype} with {array.ndim} axes"
-            raise usage_error(
-                "data", f"{name} of {path.name}", "numbers or texts with 1 or 2 axes", got
-            )
-        if array.ndim == 1:
-            columns[name] = array
-        else:
-            columns |= {f"{name}{place}": column for place, column in enumerate(array.T)}
-    lengths = {len(one) for one in columns.values()}
-    if len(lengths) > 1:
-        raise usage_error("data", path.name, "arrays of one length", sorted(lengths))
-    return columns
-
-
-def _read_npy(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> np.ndarray:
-    """Read one array, once its header promises what the file has."""
-    if member.file_size > LARGEST:
-        raise UsageError(f"data: {member.filename} must be at most {LARGEST} bytes; it is more.")
-    with archive.open(member) as stream:
-        body = stream.read(LARGEST + 1)
-    buffer = io.BytesIO(body)
-    version = np.lib.format.read_magic(buffer)
-    read = {
-        (1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0,
-    }.get(version)
-    if read is None:
-        raise ValueError(f"version {version} of {member.filename}")
-    shape, _, dtype = read(buffer)
-    promised = math.prod(shape) * dtype.itemsize
-    if dtype.hasobject or promised != len(body) - buffer.tell():
-        raise UsageError(
-            f"data: {member.filename} must hold the {promised} bytes of its header, and no Python "
-            "objects; it does not."
-        )
-    buffer.seek(0)
-    return np.lib.format.read_array(buffer, allow_pickle=False)
-
-
-def _read_parquet(path: Path) -> Mapping[str, np.ndarray]:
-    try:
-        import pyarrow  # type: ignore[import-not-found]
-        import pyarrow.parquet as parquet  # type: ignore[import-not-found]
-    except ImportError:
-        raise UsageError(
-            "data: Parquet files need pyarrow; it is not installed. Run pip install "
-            "'principia[parquet]', or use CSV."
-        ) from None
-    try:
-        file = parquet.ParquetFile(path)
-        size = sum(
-            file.metadata.row_group(one).total_byte_size for one in range(file.num_row_groups)
-        )
-        if size > LARGEST:
-            raise usage_error("data", path.name, f"at most {LARGEST} bytes of data", size)
-        table = file.read()
-        return {
-            name: np.asarray(column.to_pylist(), object)
-            for name, column in zip(table.column_names, table.columns, strict=True)
-        }
-    except (pyarrow.ArrowException, OSError, ValueError) as error:
-        if isinstance(error, UsageError):
-            raise
-        reason = " ".join(str(error).split()).rstrip(".")
-        raise UsageError(f"data: {path.name} is not a Parquet file: {reason}.") from error
+        body.decode("utf-8")
+    except UnicodeDecodeError as error:
+        return f"byte {error.start}"
+    return "a part of a letter"
 
 
 def column(table: Table, name: str, owner: str) -> np.ndarray:
     """Take a column by its name, or say which there are."""
-    if name not in table:
-        raise usage_error(owner, "column", "one of the table", name, suggestion(name, list(table)))
+    need_column(table, name, owner)
     return table[name]
+
+
+def need_column(table: Table, name: str, owner: str) -> None:
+    """Refuse a name that no column has, without a look at any column."""
+    if name not in table:
+        raise usage_error(owner, "column", "one of the table", name, suggestion(name, table))

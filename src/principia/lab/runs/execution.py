@@ -3,15 +3,12 @@ r"""Execution: makes run folders, and runs what they ask from where it was left.
 from __future__ import annotations
 
 import contextlib
-import datetime
-import errno
 import json
 import re
 import shlex
 import signal
 import subprocess
 import sys
-import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
@@ -21,10 +18,10 @@ from typing import Any
 import principia
 from principia.lab.course import catalog
 from principia.lab.course.fingerprint import fingerprint, loaded, roots_of_run
-from principia.lab.environment import environment, kernels, other_kernels, use_threads
+from principia.lab.environment import environment, kernels, need_device, other_kernels, use_threads
 from principia.lab.params import UsageError, usage_error
 from principia.lab.runs.experiments import Advance, Outcome, Run
-from principia.lab.runs.folders import RunConfig, RunFolder
+from principia.lab.runs.folders import RunConfig, RunFolder, new_folder
 from principia.lab.seeds import Seed
 from principia.lab.storage import clear_leftovers, write_text
 
@@ -45,37 +42,18 @@ def create(runs_dir: Path, config: RunConfig, command: str | None = None) -> Run
         "format": FORMAT,
         "asked": config.to_json(),
         "command": shlex.join(["principia", *sys.argv[1:]]) if command is None else command,
-        "began": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
         "environment": environment(config.threads),
         "kernels": kernels(),
         "code": _code(config),
         "git": _revision(),
     }
     try:
-        runs_dir.mkdir(parents=True, exist_ok=True)
-        temporary = Path(tempfile.mkdtemp(dir=runs_dir, prefix=".new-"))
-        temporary.chmod(0o755)  # mkdtemp makes it private; a run is not
-        write_text(RunFolder(temporary).config_file, json.dumps(record, indent=1) + "\n")
-        return RunFolder(_named(temporary, re.sub(r"\W+", "-", config.key)))
+        return new_folder(runs_dir, re.sub(r"\W+", "-", config.key), record)
     except OSError as error:
         reason = error.strerror or error
         raise UsageError(
             f"run: {runs_dir} cannot be written: {reason}. Name another with --runs-dir."
         ) from error
-
-
-def _named(temporary: Path, stem: str) -> Path:
-    """Give a new folder the next free name."""
-    runs_dir = temporary.parent
-    tails = [one.name.removeprefix(f"{stem}-") for one in runs_dir.glob(f"{stem}-*")]
-    number = max((int(tail) for tail in tails if tail.isdigit()), default=0) + 1
-    while True:
-        try:
-            return temporary.rename(runs_dir / f"{stem}-{number}")
-        except OSError as error:
-            if error.errno not in (errno.EEXIST, errno.ENOTEMPTY):
-                raise
-            number += 1  # somebody else was faster
 
 
 Watch = Callable[[int, str], AbstractContextManager[Advance]]
@@ -109,6 +87,7 @@ def execute(
         )
     with folder.locked(), _asking_to_stop() as asked_to_stop:
         clear_leftovers(folder.path)
+        need_device("run", config.device)
         if difference:
             folder.accept_processor(difference)
         use_threads(config.threads)
@@ -138,7 +117,7 @@ def _outcome(run: Run, config: RunConfig) -> tuple[Outcome, dict[str, Any] | Non
     run.more_callbacks = added_callbacks(run, config.knobs)
     own = {name: value for name, value in config.knobs.items() if "." not in name}
     if config.data is None:
-        outcome, schema = page.experiments()[config.experiment](run, **own), None
+        outcome, schema = catalog.experiment(config.key, "run")(run, **own), None
     else:
         outcome, schema = _learned(run, page, config, own)
     return replace(outcome, knobs=dict(config.knobs)), schema

@@ -12,25 +12,32 @@ knows these names.
 from __future__ import annotations
 
 import contextlib
+import datetime
+import errno
 import fcntl
 import json
+import os
 import shutil
+import tempfile
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any, final
+from typing import IO, Annotated, Any, Literal, final
 
-from principia.lab.params import UsageError, shown
+from principia.lab.params import Range, SeedNumber, UsageError, knobs_of, shown
+from principia.lab.runs.forms import read_figure, read_others, read_record, read_result, read_rows
 from principia.lab.storage import write_text
 
 __all__ = [
     "OwnData", "RunConfig", "RunFolder", "discard_if_empty", "find_run", "list_runs",
-    "names_of_runs",
+    "names_of_runs", "new_folder",
 ]
 
 CONFIG = "config.json"
+UNNAMED = ".new-"  # the beginning of the name of a folder that is just being made
 
 
 @final
@@ -43,6 +50,14 @@ class OwnData:
     drop: tuple[str, ...] = ()
     sha256: str = ""
 
+    @classmethod
+    def from_json(cls, plain: Mapping[str, Any]) -> OwnData:
+        """Take it back from plain data, whose values are checked."""
+        texts = (plain["source"], plain["target"], plain["sha256"], *plain["drop"])
+        if not all(isinstance(one, str) for one in texts):
+            raise TypeError("data are named by texts")
+        return cls(**{**plain, "drop": tuple(plain["drop"])})
+
 
 @final
 @dataclass(frozen=True)
@@ -51,13 +66,13 @@ class RunConfig:
 
     page: str
     experiment: str  # empty with own data
-    budget: Any = "quick"
-    seed: int = 0
+    budget: Literal["quick", "full"] = "quick"
+    seed: SeedNumber = 0
     knobs: Mapping[str, Any] = field(default_factory=dict)
     data: OwnData | None = None
     data_dir: str | None = None
     device: str = "cpu"
-    threads: int = 1
+    threads: Annotated[int, Range(1, 1024)] = 1
 
     @property
     def key(self) -> str:
@@ -70,10 +85,21 @@ class RunConfig:
 
     @classmethod
     def from_json(cls, plain: Mapping[str, Any]) -> RunConfig:
-        """Take it back from plain data."""
-        own = plain["data"]
-        data = OwnData(**{**own, "drop": tuple(own["drop"])}) if own else None
-        return cls(**{**plain, "data": data})
+        """Take it back from plain data, whose values are checked."""
+        data = None if plain["data"] is None else OwnData.from_json(plain["data"])
+        found = cls(**{**_accepted(cls, plain), "data": data})
+        if not isinstance(found.knobs, Mapping) or (data is None and not found.experiment):
+            raise TypeError("neither an experiment nor a table")
+        return found
+
+
+def _accepted(kind: type, plain: Mapping[str, Any]) -> dict[str, Any]:
+    """Check the values that have a domain."""
+    known = knobs_of(kind.__init__)
+    return {
+        name: known[name].accept("run", value) if name in known else value
+        for name, value in plain.items()
+    }
 
 
 @final
@@ -126,7 +152,7 @@ class RunFolder:
     @property
     def other_processors(self) -> list[str]:
         """In what other processors on which it went on differ from the first."""
-        return _read_json(self.processors_file)["other"] if self.processors_file.is_file() else []
+        return read_others(self.processors_file) if self.processors_file.is_file() else []
 
     def accept_processor(self, difference: str) -> None:
         """Write down that the run goes on with a processor that differs from the first."""
@@ -141,15 +167,32 @@ class RunFolder:
     @cached_property
     def record(self) -> dict[str, Any]:
         """What the run was asked, when, by which command, and on what it depends."""
-        return _read_json(self.config_file)
+        return read_record(self.config_file)
+
+    @property
+    def age(self) -> tuple[int, int, str]:
+        """What orders runs: the nanosecond of their begin, then their number; broken ones first."""
+        try:
+            record = self.record
+        except UsageError:
+            return -1, 0, self.name
+        began = datetime.datetime.fromisoformat(record["began"])  # all that older records have
+        number = self.name.rpartition("-")[2]
+        return (
+            record.get("began_ns", int(began.timestamp()) * 10**9),
+            int(number) if number.isdecimal() else 0, self.name,
+        )
 
     @cached_property
     def config(self) -> RunConfig:
         """What the run was asked."""
         try:
             return RunConfig.from_json(self.record["asked"])
-        except (LookupError, TypeError) as error:
-            raise UsageError(f"run: {CONFIG} of {self.name} does not have its form.") from error
+        except (LookupError, TypeError, AttributeError) as error:
+            reason = f": {error}" if isinstance(error, UsageError) else "."
+            raise UsageError(
+                f"run: {CONFIG} of {self.name} does not have its form{reason}"
+            ) from error
 
     @property
     def origin(self) -> dict[str, Any] | None:
@@ -161,29 +204,51 @@ class RunFolder:
     @property
     def result(self) -> dict[str, Any] | None:
         """The outcome as plain data, if the run has ended."""
-        return _read_json(self.result_file) if self.result_file.is_file() else None
+        return read_result(self.result_file) if self.result_file.exists() else None
+
+    @property
+    def broken(self) -> str:
+        """Why its files cannot be used, in a sentence; empty if they can."""
+        try:
+            _ = self.config, self.result
+        except UsageError as error:
+            return str(error)
+        return ""
 
     @property
     def status(self) -> str:
         """Whether it reached its goals, missed them, runs now, or was interrupted."""
-        if (result := self.result) is not None:
-            return "reached" if result["reached"] else "missed"
+        running = False
+        if (result := self.result) is None:
+            try:
+                running = self._is_running()
+            except OSError:  # somebody else's folder, which cannot be looked into
+                return "unfinished"
+            result = None if running else self.result  # it may have ended between the two looks
+        if result is None:
+            return "running" if running else "interrupted"
+        return "reached" if result["reached"] else "missed"
+
+    def _is_running(self) -> bool:
+        """Look whether a process works here, without what would keep one from beginning to."""
         try:
-            with self.locked():
-                return "interrupted"
-        except UsageError:
-            return "running"
-        except OSError:  # somebody else's folder, which cannot be locked
-            return "unfinished"
+            with self.lock_file.open("rb") as stream:
+                return not _flock(stream, fcntl.LOCK_SH)
+        except FileNotFoundError:
+            return False
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Let one process at a time work in the folder; the lock ends with the process."""
-        with self.lock_file.open("w") as stream:
-            try:
-                fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError as error:
-                raise UsageError(f"run: {self.name} is running in another process.") from error
+        """Let one process at a time work in the folder; the lock ends with the process.
+
+        Who works here holds the lock alone. Who looks shares it for a moment with all that look, so
+        that whoever can share it too was in the way of nobody who works, and tries again.
+        """
+        with self.lock_file.open("ab") as stream:
+            while not _flock(stream, fcntl.LOCK_EX):
+                if not _flock(stream, fcntl.LOCK_SH):
+                    raise UsageError(f"run: {self.name} is running in another process.")
+                time.sleep(0.001)
             yield
 
     def log(self, training: str, row: Mapping[str, float]) -> None:
@@ -196,9 +261,8 @@ class RunFolder:
         """Read the numbers of every epoch of every training."""
         found: dict[str, list[dict[str, float]]] = {}
         if self.metrics_file.is_file():
-            for line in self.metrics_file.read_text(encoding="utf-8").splitlines():
-                row = json.loads(line)
-                found.setdefault(row.pop("training"), []).append(row)
+            for training, row in read_rows(self.metrics_file):
+                found.setdefault(training, []).append(row)
         return found
 
     def keep_figure(self, name: str, plotly_json: str) -> None:
@@ -212,12 +276,68 @@ class RunFolder:
 
     def figures(self) -> dict[str, Any]:
         """Read the figures by name, in the order of the alphabet."""
-        import plotly.io
+        return {file.stem: read_figure(file) for file in self.figure_files()}
 
-        return {
-            file.stem: plotly.io.from_json(file.read_text(encoding="utf-8"))
-            for file in self.figure_files()
-        }
+
+def _flock(stream: IO[bytes], kind: int) -> bool:
+    """Take a lock on a file, if nobody has another one that forbids it."""
+    try:
+        fcntl.flock(stream, kind | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def new_folder(runs_dir: Path, stem: str, record: dict[str, Any]) -> RunFolder:
+    """Make a run folder with its record under the next free name; never one without the other.
+
+    Args:
+        runs_dir: Folder of the run folders.
+        stem: The name without its number.
+        record: What `config.json` says; the time of the beginning is added.
+    """
+    runs_dir.mkdir(parents=True, exist_ok=True)
+    with _alone(runs_dir) as alone:
+        if alone:  # nobody makes one now: those that are there were left by processes that died
+            for one in runs_dir.glob(f"{UNNAMED}*"):
+                shutil.rmtree(one, ignore_errors=True)
+        latest = max((one.age[0] for one in list_runs(runs_dir)), default=0)
+        now = datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds")
+        order = max(time.time_ns(), latest + 1)  # also where the clock was set back
+        temporary = Path(tempfile.mkdtemp(dir=runs_dir, prefix=UNNAMED))
+        temporary.chmod(0o755)  # mkdtemp makes it private; a run is not
+        record = {**record, "began": now, "began_ns": order}
+        write_text(temporary / CONFIG, json.dumps(record, indent=1) + "\n")
+        return RunFolder(_named(temporary, stem))
+
+
+@contextmanager
+def _alone(runs_dir: Path) -> Iterator[bool]:
+    """Make runs one after the other; False where the file system cannot lock a folder."""
+    handle = os.open(runs_dir, os.O_RDONLY)
+    try:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX)
+            alone = True
+        except OSError:
+            alone = False
+        yield alone
+    finally:
+        os.close(handle)
+
+
+def _named(temporary: Path, stem: str) -> Path:
+    """Give a new folder the next free name."""
+    runs_dir = temporary.parent
+    tails = [one.name.removeprefix(f"{stem}-") for one in runs_dir.glob(f"{stem}-*")]
+    number = max((int(tail) for tail in tails if tail.isdigit()), default=0) + 1
+    while True:
+        try:
+            return temporary.rename(runs_dir / f"{stem}-{number}")
+        except OSError as error:
+            if error.errno not in (errno.EEXIST, errno.ENOTEMPTY, errno.ENOTDIR):
+                raise
+            number += 1  # somebody else was faster
 
 
 def discard_if_empty(folder: RunFolder) -> None:
@@ -229,9 +349,10 @@ def discard_if_empty(folder: RunFolder) -> None:
 
 
 def list_runs(runs_dir: Path) -> list[RunFolder]:
-    """List the runs of a folder, oldest first."""
-    found = [RunFolder(file.parent) for file in runs_dir.glob(f"[!.]*/{CONFIG}")]
-    return sorted(found, key=lambda folder: (str(folder.record.get("began")), folder.name))
+    """List the runs of a folder, oldest first; before them those that cannot be read."""
+    return sorted(
+        (RunFolder(runs_dir / name) for name in names_of_runs(runs_dir)), key=lambda one: one.age
+    )
 
 
 def names_of_runs(runs_dir: Path) -> list[str]:
@@ -241,24 +362,14 @@ def names_of_runs(runs_dir: Path) -> list[str]:
 
 def find_run(runs_dir: Path, name: str, owner: str) -> RunFolder:
     """Find a run by its name, by its path, or as `last`."""
-    known = list_runs(runs_dir)
-    if name == "last" and known:
+    if name == "last" and (known := list_runs(runs_dir)):
         return known[-1]
     for folder in (RunFolder(runs_dir / name), RunFolder(Path(name))):
         if folder.config_file.is_file():
             return folder
-    names = ", ".join(folder.name for folder in known[-5:]) or "none yet"
+    names = ", ".join(folder.name for folder in list_runs(runs_dir)[-5:]) or "none yet"
     raise UsageError(
         f"{owner}: RUN must be the name of a run in {runs_dir}, or last; got {shown(name)}. "
         f"There is {names}."
     )
 
-
-def _read_json(path: Path) -> dict[str, Any]:
-    try:
-        found = json.loads(path.read_bytes())
-    except (OSError, ValueError) as error:
-        raise UsageError(f"run: {path} cannot be read: {error}.") from error
-    if not isinstance(found, dict):
-        raise UsageError(f"run: {path} must hold an object; it does not.")
-    return found

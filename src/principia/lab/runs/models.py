@@ -36,7 +36,10 @@ __all__ = ["check_keepable", "load_model", "save_model", "weights_of"]
 
 FORMAT = 2
 DESCRIPTION, WEIGHTS = "model.json", "model.safetensors"
-_WRONG = SafetensorError, LookupError, TypeError, ValueError, RuntimeError, AttributeError
+_WRONG = (
+    SafetensorError, LookupError, TypeError, ValueError, ArithmeticError, RuntimeError,
+    AttributeError,
+)
 INDENT = 1  # of model.json, which people read
 
 
@@ -101,7 +104,7 @@ def load_model(folder: Path) -> tuple[Any, dict[str, Any]]:
     try:
         text, body = (folder / DESCRIPTION).read_bytes(), (folder / WEIGHTS).read_bytes()
         record = json.loads(text)
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise UsageError(f"model: {folder} holds no trained model: {error}.") from error
     try:
         if record["format"] != FORMAT:

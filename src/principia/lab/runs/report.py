@@ -14,10 +14,12 @@ from markupsafe import Markup
 from plotly.offline import get_plotlyjs
 
 from principia.lab.course.catalog import Page, chapters, page
+from principia.lab.course.catalog import experiment as experiment_of
 from principia.lab.course.formula import prose_to_html, to_mathml
 from principia.lab.environment import environment
 from principia.lab.evidence.claims import Finding
 from principia.lab.figures import curves, finding_figure
+from principia.lab.params import UsageError, shown
 from principia.lab.runs.folders import RunFolder
 
 __all__ = ["claims_report", "races_report", "run_report", "tour_report"]
@@ -85,10 +87,12 @@ def run_report(folder: RunFolder, result: Mapping[str, Any] | None = None) -> st
     """
     config, record, result = folder.config, folder.record, result or folder.result or {}
     own = config.data is not None
-    experiment = None if own else page(config.page).experiments()[config.experiment]
+    experiment = None if own else experiment_of(config.key, "report")
     goals, reached = result.get("goals", {}), bool(result.get("reached"))
     drawings = folder.figures()
     order = result.get("figures", sorted(drawings))
+    if missing := set(order) - set(drawings):
+        raise UsageError(f"report: {folder.name} lacks its figure {shown(min(missing))}.")
     figures = {name.replace("_", " "): drawings[name] for name in order}
     if (drawn := curves(folder.curves())) is not None:
         figures = {"learning curves": drawn, **figures}

@@ -119,7 +119,7 @@ def load(path: Path) -> tuple[int, Any]:
     try:
         manifest = unsealed((path / MANIFEST).read_bytes())
         body = (path / TENSORS).read_bytes()
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise UsageError(f"checkpoint: {path.name} cannot be used: {error}.") from error
     try:
         if manifest["format"] != FORMAT:
@@ -140,7 +140,7 @@ def load(path: Path) -> tuple[int, Any]:
         if path.name != (name := _name(manifest["step"])):
             raise UsageError(f"checkpoint: {path.name} must have its own name; it was {name}.")
         return manifest["step"], state
-    except (SafetensorError, LookupError, TypeError, ValueError) as error:
+    except (SafetensorError, LookupError, TypeError, ValueError, AttributeError) as error:
         if isinstance(error, UsageError):
             raise
         raise UsageError(f"checkpoint: {path.name} does not have its form: {error!r}.") from error

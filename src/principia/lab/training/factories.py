@@ -146,5 +146,6 @@ def callback_knobs(knobs: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
 
 def added_callbacks(run: Run, knobs: Mapping[str, Any]) -> Callable[[], Iterable[Callback]]:
     """Give a function that builds the callbacks that knobs ask for, new for each training."""
-    chosen = callback_knobs(knobs)
+    asked = {name: value for name, value in knobs.items() if "." in name}
+    chosen = callback_knobs(settings_with_callbacks("run", {}, asked))
     return lambda: [callback_factories()[name].build(run, its) for name, its in chosen.items()]

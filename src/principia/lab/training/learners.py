@@ -135,7 +135,8 @@ def learn(run: Run, page: Page, ready: Examples, knobs: Mapping[str, Any]) -> di
         run.figure("confusion", confusion(ready.y_test, found, names))
         return {"test_accuracy": at_least_goal(guess)}
     error, spread = (
-        float((one - ready.y_test).square().mean().sqrt()) for one in (found, ready.y.mean())
+        float((one - ready.y_test).double().square().mean().sqrt())
+        for one in (found, ready.y.mean())
     )
     run.record(test_rmse=error, rmse_of_the_mean=spread)
     run.figure("predicted", predicted(ready.y_test, found, schema.target.name))

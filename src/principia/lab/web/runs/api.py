@@ -21,7 +21,7 @@ router = APIRouter(prefix="/api/runs", tags=["runs"], responses=PROBLEMS)
 
 Status = Literal[
     "waiting", "running", "stopping", "reached", "missed", "interrupted", "unfinished", "failed",
-    "unreadable",
+    "broken",
 ]
 # up to 12: more curves in one figure cannot be told apart
 Several = Annotated[str, Query(pattern="^[^,]+(,[^,]+){0,11}$", max_length=600)]

@@ -19,11 +19,11 @@ from principia.lab.web.pages.content import text_of
 from principia.lab.web.runs.following import curves_of, figure_paths
 
 __all__ = [
-    "UNREADABLE", "comparison", "curves_figure", "experiment_of", "facts", "figure", "folders",
+    "BROKEN", "comparison", "curves_figure", "experiment_of", "facts", "figure", "folders",
     "numbers", "resting_status",
 ]
 
-UNREADABLE = "unreadable"  # the status of a run whose files do not have their form
+BROKEN = "broken"  # the status of a run whose files do not have their form
 _BROKEN = (
     UsageError, OSError, LookupError, TypeError, ValueError, AttributeError, RecursionError,
 )
@@ -37,7 +37,7 @@ def folders(runs_dir: Path) -> list[RunFolder]:
             with contextlib.suppress(OSError):  # this one has
                 file = RunFolder(runs_dir / name).config_file
                 found.append(_opened(runs_dir / name, file.stat().st_mtime_ns))
-    return sorted(found, key=_age, reverse=True)
+    return sorted(found, key=lambda one: one.age, reverse=True)
 
 
 @functools.lru_cache(maxsize=4096)
@@ -46,21 +46,12 @@ def _opened(path: Path, written: int) -> RunFolder:
     return RunFolder(path)
 
 
-def _age(folder: RunFolder) -> tuple[str, int, str]:
-    try:
-        began = str(folder.record.get("began"))
-    except _BROKEN:
-        began = ""
-    number = folder.name.rpartition("-")[2]
-    return began, int(number) if number.isdecimal() else 0, folder.name
-
-
 def resting_status(folder: RunFolder) -> str:
     """Tell how a run stands that this server does not run itself."""
     try:
         return folder.status
     except _BROKEN:
-        return UNREADABLE
+        return BROKEN
 
 
 def facts(folder: RunFolder) -> dict[str, Any]:

@@ -213,7 +213,7 @@ class Runs:
         """Tell how a run stands: all that changes while it runs."""
         queued, told = self._queue.queued(folder.name), self._queue.last_words(folder.name)
         broken = run_store.facts(folder)["broken"]
-        status = run_store.UNREADABLE if broken else self._queue.status(folder)
+        status = run_store.BROKEN if broken else self._queue.status(folder)
         if told is not None and told.discarded:
             status = "failed"
         place = self._queue.place(queued) if queued and status == "waiting" else None
