@@ -15,6 +15,7 @@ from fastapi import FastAPI
 
 from principia.lab.playground import Playground, Setup, choices
 from principia.lab.web.gate.answers import answer_errors
+from principia.lab.web.gate.sessions import Visitor
 from principia.lab.web.pages import playground_api, playgrounds
 from principia.lab.web.processes.workers import Limits, Workers
 
@@ -34,7 +35,7 @@ async def laboratory(**options):
 
     async def with_session(scope, receive, send):
         name = dict(scope["headers"]).get(b"x-session", b"somebody").decode()
-        await app({**scope, "state": {"session": name}}, receive, send)
+        await app({**scope, "state": {"visitor": Visitor(name, False)}}, receive, send)
 
     transport = httpx.ASGITransport(with_session)
     async with httpx.AsyncClient(transport=transport, base_url="http://lab", timeout=60) as client:

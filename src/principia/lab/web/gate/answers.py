@@ -16,7 +16,7 @@ from principia.lab.params import Failure, UsageError
 from principia.lab.web.pages.rendering import Place, render
 from principia.lab.web.processes.workers import Busy, Superseded
 
-__all__ = ["PROBLEMS", "Conflict", "Missing", "Problem", "answer_errors", "until_gone"]
+__all__ = ["PROBLEMS", "Conflict", "Forbidden", "Missing", "Problem", "answer_errors", "until_gone"]
 
 Result = TypeVar("Result")
 LOOKED = 0.25  # seconds between two looks whether the client is still there
@@ -36,13 +36,17 @@ class Conflict(UsageError):
     """It cannot be done now."""
 
 
+class Forbidden(UsageError):
+    """Others may do it."""
+
+
 _STATUS: tuple[tuple[type[Exception], int], ...] = (
-    (Missing, 404), (Conflict, 409), (Superseded, 409), (Busy, 503), (UsageError, 422),
-    (Failure, 500),
+    (Missing, 404), (Conflict, 409), (Forbidden, 403), (Superseded, 409), (Busy, 503),
+    (UsageError, 422), (Failure, 500),
 )
 _WORDS = {
     400: "not a request that this server understands",
-    401: "no token", 403: "another origin", 404: "there is no such thing",
+    401: "no token", 403: "from another origin, or not yours", 404: "there is no such thing",
     405: "this method is not for this address", 408: "too slow",
     409: "not now, or replaced by a newer request", 413: "too large", 415: "not JSON",
     422: "a value outside of its domain", 500: "the work failed",

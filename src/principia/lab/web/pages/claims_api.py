@@ -60,7 +60,7 @@ async def measure(request: Request, chapter: Name, page: Name, claim: Name, turn
     question = json.dumps([one.key, turned.seed, knobs], sort_keys=True, default=list)
     if question not in kept:
         job = request.app.state.workers.run(
-            request.state.session, one.key, work.measure, where.key, claim, turned.seed,
+            request.state.visitor.session, one.key, work.measure, where.key, claim, turned.seed,
             turned.knobs,
         )
         kept[question] = await until_gone(request, job)
@@ -90,7 +90,7 @@ async def check(request: Request, chapter: Name, page: Name, claim: Name, seeded
             "control": work.shown(finding.controls[0]),
         }
     job = request.app.state.workers.run(
-        request.state.session, one.key, work.check, where.key, claim, seeded.seed
+        request.state.visitor.session, one.key, work.check, where.key, claim, seeded.seed
     )
     return await until_gone(request, job)
 

@@ -12,6 +12,7 @@ from typing import Any, final
 from principia.lab.params import Failure, UsageError
 from principia.lab.runs.folders import RunFolder, discard_if_empty
 from principia.lab.web.gate.answers import Conflict
+from principia.lab.web.gate.sessions import Visitor
 from principia.lab.web.processes.workers import Busy, Job, Limits, Workers
 from principia.lab.web.runs import run_store
 from principia.lab.web.runs.eta import Eta
@@ -51,6 +52,10 @@ class QueuedRun:
     def status(self) -> str:
         """Whether it waits, runs, or was asked to stop."""
         return "stopping" if self.stopping else "running" if self.begun else "waiting"
+
+    def obeys(self, visitor: Visitor) -> bool:
+        """Whether this visitor may stop it: who started it, or who owns the server."""
+        return visitor.owner or visitor.session == self.session
 
     def hear(self, message: dict[str, Any]) -> None:
         """Take what the worker tells."""
