@@ -16,6 +16,7 @@ from fastapi import FastAPI
 from principia.lab.runs.folders import RunFolder
 from principia.lab.web.gate.answers import answer_errors
 from principia.lab.web.gate.sessions import Visitor
+from principia.lab.web.processes.shares import Share
 from principia.lab.web.processes.workers import Limits, Workers
 from principia.lab.web.runs import api, views
 
@@ -32,7 +33,7 @@ async def laboratory(folder, data_dir=None):
     answer_errors(app)
     app.include_router(api.router)
     app.include_router(views.router)
-    app.state.runs = api.Runs(folder, workers, data_dir)
+    app.state.runs = api.Runs(folder, workers, data_dir, share=Share(2, 4 * 2**30))
 
     async def with_session(scope, receive, send):
         if scope["type"] == "http":

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import json
+import math
 import os
 import signal
 import time
@@ -31,7 +32,8 @@ async def laboratory(**options):
     answer_errors(app)
     app.include_router(playground_api.router)
     app.state.workers = workers
-    app.state.playgrounds = playgrounds.Playgrounds(workers, **options)
+    given = {"most": 6, "limits": Limits(2**30, 1800, math.inf), **options}
+    app.state.playgrounds = playgrounds.Playgrounds(workers, **given)
 
     async def with_session(scope, receive, send):
         name = dict(scope["headers"]).get(b"x-session", b"somebody").decode()

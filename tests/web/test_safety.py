@@ -25,6 +25,7 @@ from principia.lab.web.gate.safety import Doors, Safety, is_loopback
 from principia.lab.web.gate.slow_clients import (
     SETTINGS,
     PatientProtocol,
+    UnderWay,
     WrongTokens,
     raise_file_limit,
 )
@@ -68,8 +69,9 @@ class Lab:
             headers = [(b"content-type", b"application/json"), (b"cache-control", b"public")]
             told = {**scope["state"]["visitor"]._asdict(), "length": len(body)}
             answer = json.dumps(told).encode()
-        elif path in ("/big", "/middle"):
-            answer = BIG if path == "/big" else BIG[:60_000]
+        elif path in ("/big", "/middle", "/new"):
+            answer = BIG[:60_000] if path == "/middle" else BIG
+            answer = bytes(bytearray(answer)) if path == "/new" else answer
         elif path == "/own":
             headers += [(b"Content-Security-Policy", b"img-src 'none'"),
                         (b"Cache-Control", b"max-age=9"), (b"Referrer-Policy", b"unsafe-url")]
@@ -783,6 +785,25 @@ def test_an_answer_that_nobody_reads_is_dropped(path, connection):
         time.sleep(0.3)
         assert server.open() == 1
         assert soon(lambda: server.open() == 0, 1.5)
+
+
+def test_answers_that_nobody_reads_take_a_bounded_memory():
+    """What is kept for all is counted once; what was made for one is refused beyond the bound."""
+    room = {"under_way": UnderWay(3 * len(BIG))}
+    with serving(options=room) as server, contextlib.ExitStack() as stack:
+        def ask(path):
+            client = stack.enter_context(connected(server, small=True))
+            client.sendall(head(server, f"GET {path} HTTP/1.1", "Connection: close"))
+            return client, client.recv(12)
+
+        same = [ask("/big") for _ in range(10)]
+        own = [ask("/new") for _ in range(3)]
+        assert [status for _, status in same] == [b"HTTP/1.1 200"] * 10
+        assert [status for _, status in own] == [b"HTTP/1.1 200"] * 2 + [b"HTTP/1.1 503"]
+        assert b"many large answers" in rest_of(own[2][0])
+        own[0][0].close()
+        assert soon(lambda: server.open() == 11)
+        assert ask("/new")[1] == b"HTTP/1.1 200"
 
 
 @pytest.mark.parametrize("sip", [1, 4 * KILOBYTE])

@@ -25,11 +25,18 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from principia.lab.params import usage_error
 from principia.lab.web.gate.sessions import Keys, Visitor
-from principia.lab.web.gate.slow_clients import Instead, WrongTokens, replayed, whole_body
+from principia.lab.web.gate.slow_clients import (
+    Instead,
+    UnderWay,
+    WrongTokens,
+    replayed,
+    whole_body,
+)
 
 __all__ = ["POLICY", "Doors", "Safety", "is_loopback"]
 
 METHODS = "GET, HEAD, POST, DELETE, OPTIONS"
+PIECE = 64 * 1024  # bytes of an answer that are handed to the connection at a time
 LONGEST_URL = 8 * 1024  # bytes of path and query
 # Plotly adds two style elements, an empty one that it fills by rules and the one of its maps, and
 # writes style attributes on the texts and pictures of figures; no attribute can load anything
@@ -142,14 +149,15 @@ class Safety:
         policy: The Content-Security-Policy of answers that bring none of their own.
         body_seconds: How long a whole body may take to come.
         clock: Seconds that only grow, for counting wrong tokens.
+        under_way: Counts the answers that were not read yet.
     """
 
     def __init__(
         self, app: ASGIApp, doors: Doors, *, policy: str = POLICY, body_seconds: float = 15.0,
-        clock: Callable[[], float] = time.monotonic,
+        clock: Callable[[], float] = time.monotonic, under_way: UnderWay | None = None,
     ) -> None:
         self.app, self.doors, self.policy, self.body_seconds = app, doors, policy, body_seconds
-        self._wrong = WrongTokens(clock)
+        self._wrong, self._under_way = WrongTokens(clock), under_way or UnderWay()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Let the request in, or answer it here."""
@@ -160,7 +168,7 @@ class Safety:
             await send({"type": "websocket.close", "code": 1008})
             return
         asked = _Asked(scope)
-        answer = _Answer(asked, send, self.policy)
+        answer = _Answer(asked, send, self.policy, self._under_way)
         try:
             self._admit(asked)
             visitor = self._unlock(asked)
@@ -270,21 +278,52 @@ class _Asked:
 class _Answer:
     """The way of an answer out, where it gets its headers."""
 
-    def __init__(self, asked: _Asked, send: Send, policy: str) -> None:
+    def __init__(self, asked: _Asked, send: Send, policy: str, under_way: UnderWay) -> None:
         self._asked, self._send, self._policy = asked, send, policy
+        self._under_way = under_way
+        self._start: Message | None = None
         self.begun = self._over = False
 
     async def send(self, message: Message) -> None:
-        """Pass a message of the application on; HEAD gets the headers only."""
+        """Pass a message of the application on, in pieces; HEAD gets the headers only.
+
+        The next piece goes when the client has read the one before, so that an answer is in memory
+        once, whoever reads it slowly.
+        """
         if self._over:
             return
         if message["type"] == "http.response.start":
-            self.begun = True
-            message = {**message, "headers": self._dressed(message.get("headers", []))}
-        await self._send(message)
-        if self._asked.method == "HEAD":
-            self._over = True  # also of a stream that has no end
-            await self._send({"type": "http.response.body", "body": b"", "more_body": False})
+            self._start = {**message, "headers": self._dressed(message.get("headers", []))}
+            if self._asked.method == "HEAD":  # also of a stream that has no end
+                await self._begin()
+                await self._send({"type": "http.response.body", "body": b"", "more_body": False})
+                self._over = True
+            return
+        body: bytes = message.get("body", b"")
+        if len(body) <= PIECE:
+            await self._begin()
+            await self._send(message)
+        elif self._under_way.begin(body):
+            try:
+                await self._begin()
+                for place in range(0, len(body), PIECE):
+                    more = place + PIECE < len(body) or message.get("more_body", False)
+                    piece = body[place : place + PIECE]
+                    await self._send({**message, "body": piece, "more_body": more})
+            finally:
+                self._under_way.end(body)
+        elif not self.begun:
+            await self.give(Instead(503, "The lab is busy: many large answers are on their way. "
+                                    "Try again in a moment.", retry_after="2"))
+            self._over = True
+        else:
+            raise RuntimeError("there is no room for the rest of an answer")
+
+    async def _begin(self) -> None:
+        """Send the head, if it has not gone."""
+        if self._start is not None:
+            self.begun, start, self._start = True, self._start, None
+            await self._send(start)
 
     async def give(self, instead: Instead) -> None:
         """Say one sentence, as JSON or as a page."""

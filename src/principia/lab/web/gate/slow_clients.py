@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
-from collections import OrderedDict, deque
+from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Mapping
 from typing import Any, Final, final
 
@@ -19,8 +19,8 @@ from starlette.types import Message, Receive
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 __all__ = [
-    "SETTINGS", "Instead", "PatientProtocol", "WrongTokens", "raise_file_limit", "replayed",
-    "whole_body",
+    "SETTINGS", "Instead", "PatientProtocol", "UnderWay", "WrongTokens", "raise_file_limit",
+    "replayed", "whole_body",
 ]
 
 SETTINGS: Final[Mapping[str, Any]] = {
@@ -30,6 +30,7 @@ SETTINGS: Final[Mapping[str, Any]] = {
     "h11_max_incomplete_event_size": 16 * 1024, "timeout_keep_alive": 5,
 }
 BODY, LARGE_BODY = 64 * 1024, 2 * 1024 * 1024  # bytes; a table for the playground is large
+MOST_UNDER_WAY = 256 * 1024 * 1024  # bytes of answers that were not read yet
 WRONG_TOKENS, WINDOW, ADDRESSES = 20, 60.0, 4096  # so many in so many seconds; addresses kept
 MOST_FILES = 65536
 _PLAIN = [
@@ -101,6 +102,34 @@ def replayed(body: bytes, receive: Receive) -> Receive:
         return await receive()
 
     return again
+
+
+@final
+class UnderWay:
+    """Counts the bytes of answers on their way; an answer that goes to many is there once.
+
+    Args:
+        most: How many bytes may be on their way.
+    """
+
+    def __init__(self, most: int = MOST_UNDER_WAY) -> None:
+        self._most, self._readers, self._size = most, Counter[int](), 0
+
+    def begin(self, body: bytes) -> bool:
+        """Count a body from now on; refuse one for which there is no room."""
+        new = 0 if id(body) in self._readers else len(body)
+        if self._size + new > self._most:
+            return False
+        self._size += new
+        self._readers[id(body)] += 1
+        return True
+
+    def end(self, body: bytes) -> None:
+        """Count it no more."""
+        self._readers[id(body)] -= 1
+        if not self._readers[id(body)]:
+            del self._readers[id(body)]
+            self._size -= len(body)
 
 
 @final

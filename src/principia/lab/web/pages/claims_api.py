@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections import OrderedDict
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Path, Request
+from fastapi.responses import Response
 from pydantic import BaseModel, ConfigDict, Field
 
 from principia.lab.course import catalog
 from principia.lab.evidence.kept import fresh_finding
 from principia.lab.params import UsageError, settings
-from principia.lab.web.gate.answers import PROBLEMS, Missing, until_gone
+from principia.lab.web.gate.answers import PROBLEMS, KeptAnswers, Missing, until_gone
 from principia.lab.web.processes import work
 
 __all__ = ["router"]
@@ -23,7 +23,6 @@ Name = Annotated[str, Path(pattern=r"^\w+$", max_length=100)]
 Whole = Annotated[int, Field(ge=-(10**15), le=10**15)]
 Real = Annotated[float, Field(allow_inf_nan=False)]
 Value = bool | Whole | Real | Annotated[str, Field(max_length=1000)] | None
-KEPT = 256  # measurements of a claim are the same each time; so many are not made again
 
 
 class Turned(BaseModel):
@@ -56,18 +55,17 @@ async def measure(request: Request, chapter: Name, page: Name, claim: Name, turn
     """Measure a claim with these knobs."""
     where, one = _find(chapter, page, claim)
     knobs = settings(one.key, one.knobs, turned.knobs)  # refused here, before a worker is asked
-    kept: OrderedDict[str, Any] = request.app.state.measured
+    kept: KeptAnswers = request.app.state.measured
     question = json.dumps([one.key, turned.seed, knobs], sort_keys=True, default=list)
-    if question not in kept:
+    answer = kept.find(question)  # a measurement is the same each time
+    if answer is None:
         job = request.app.state.workers.run(
             request.state.visitor.session, one.key, work.measure, where.key, claim, turned.seed,
             turned.knobs,
         )
-        kept[question] = await until_gone(request, job)
-    kept.move_to_end(question)
-    while len(kept) > KEPT:
-        kept.popitem(last=False)
-    return kept[question]
+        answer = json.dumps(await until_gone(request, job), allow_nan=False).encode()
+        kept.keep(question, answer)
+    return Response(answer, media_type="application/json")
 
 
 class Seeded(BaseModel):

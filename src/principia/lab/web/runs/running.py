@@ -20,6 +20,7 @@ from principia.lab.training.factories import settings_with_callbacks
 from principia.lab.web.gate.answers import Conflict, Forbidden, Missing
 from principia.lab.web.gate.sessions import Visitor
 from principia.lab.web.pages.content import text_of
+from principia.lab.web.processes.shares import Share
 from principia.lab.web.processes.workers import Busy, Workers
 from principia.lab.web.runs import run_store
 from principia.lab.web.runs.following import Event, Seen, curves_of, figure_paths, follow
@@ -72,14 +73,17 @@ class Runs:
         runs_dir: Folder of the run folders.
         workers: Where experiments run.
         data_dir: Folder with the data sets.
+        share: How many experiments run at once, and the memory of each.
     """
 
-    def __init__(self, runs_dir: Path, workers: Workers, data_dir: str | None = None) -> None:
+    def __init__(
+        self, runs_dir: Path, workers: Workers, data_dir: str | None = None, *, share: Share
+    ) -> None:
         if data_dir is not None and not Path(data_dir).is_dir():
             raise UsageError(f"run: folder {shown(data_dir)} does not exist. Name the data folder.")
         self.runs_dir = runs_dir.resolve()
         self._data_dir = str(Path(data_dir).resolve()) if data_dir else None
-        self._queue = RunQueue(workers)
+        self._queue = RunQueue(workers, share)
         self.listeners = 0  # who follow a run now
         self._turn = asyncio.Lock()  # of whoever starts: two at once would both find a free place
 
