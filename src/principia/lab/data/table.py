@@ -15,7 +15,7 @@ import numpy as np
 
 from principia.lab.params import UsageError, shown, suggestion, usage_error
 
-__all__ = ["Table", "read_table"]
+__all__ = ["Table", "read_csv", "read_table"]
 
 LARGEST = 1 << 30  # bytes: what is larger does not fit a table in memory
 MISSING = {"", "na", "n/a", "nan", "null", "none", "?"}
@@ -48,9 +48,18 @@ def read_table(path: Path) -> Table:
         cells = reader(path)
     except OSError as error:
         raise UsageError(f"data: {path} cannot be read: {error.strerror or error}.") from error
+    return _table(path.name, cells)
+
+
+def read_csv(body: bytes, name: str) -> Table:
+    """Read a table that is no file, and never becomes one; errors call it by this name."""
+    return _table(name, _csv_cells(name, body))
+
+
+def _table(file: str, cells: Mapping[str, np.ndarray]) -> Table:
     if not cells or not len(next(iter(cells.values()))):
-        raise UsageError(f"data: {path.name} must have a column and a row; it has none.")
-    return {name: _column(path.name, name, column) for name, column in cells.items()}
+        raise UsageError(f"data: {file} must have a column and a row; it has none.")
+    return {name: _column(file, name, column) for name, column in cells.items()}
 
 
 def _column(file: str, name: str, cells: np.ndarray) -> np.ndarray:
@@ -80,30 +89,34 @@ def _bad_cell(file: str, name: str, row: int, must: str, got: object) -> UsageEr
 
 
 def _read_csv(path: Path) -> Mapping[str, np.ndarray]:
+    return _csv_cells(path.name, path.read_bytes())
+
+
+def _csv_cells(file: str, body: bytes) -> Mapping[str, np.ndarray]:
     try:
-        text = path.read_bytes().decode("utf-8-sig")
+        text = body.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise usage_error("data", path.name, "text in UTF-8", f"byte {error.start}") from error
+        raise usage_error("data", file, "text in UTF-8", f"byte {error.start}") from error
     if "\0" in text:
-        raise usage_error("data", path.name, "text", "a zero byte")
+        raise usage_error("data", file, "text", "a zero byte")
     first = text.partition("\n")[0]
     delimiter = max(DELIMITERS, key=first.count)
     try:
         rows = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
         header = [name.strip() for name in next(rows, [])]
-        _check_names(path.name, header)
+        _check_names(file, header)
         cells = []
         for row in rows:
             if not row:
                 continue  # an empty line
             if len(row) != len(header):
                 raise UsageError(
-                    f"data: line {rows.line_num} of {path.name} must have {len(header)} cells like "
+                    f"data: line {rows.line_num} of {file} must have {len(header)} cells like "
                     f"the header; got {len(row)}."
                 )
             cells.append(row)
     except csv.Error as error:
-        raise UsageError(f"data: {path.name} is not a table of cells: {error}.") from error
+        raise UsageError(f"data: {file} is not a table of cells: {error}.") from error
     columns = zip(*cells, strict=True) if cells else [()] * len(header)
     return {name: np.asarray(one, object) for name, one in zip(header, columns, strict=True)}
 

@@ -92,6 +92,7 @@ def _told(
     request: Request, sentence: str, status: int, headers: Mapping[str, str] | None = None
 ) -> Response:
     """Say a sentence: as a page to whoever looks for one, else as JSON."""
+    sentence = sentence.encode(errors="replace").decode()  # it may repeat half a character
     wants_page = "text/html" in request.headers.get("accept", "")
     if wants_page and not request.url.path.startswith("/api/"):
         page = render("problem.html.jinja", Place(), sentence=sentence, status=status)

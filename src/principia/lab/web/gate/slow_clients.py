@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
+import logging
 from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Mapping
 from typing import Any, Final, final
@@ -164,6 +165,25 @@ def _household(address: str) -> str:
     return str(network)
 
 
+class _Quiet(logging.Filter):
+    """Counts what is no HTTP instead of telling of each: anybody could fill the log with it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.count = 0
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Let the first, the tenth, the hundredth through, and everything else."""
+        if record.msg != "Invalid HTTP request received.":
+            return True
+        self.count += 1
+        record.msg, record.args = "%d invalid requests so far", (self.count,)
+        return str(self.count).strip("0") == "1"
+
+
+_quiet = _Quiet()
+
+
 class PatientProtocol(H11Protocol):
     """Speaks HTTP with one client, as long as the client keeps going.
 
@@ -183,6 +203,7 @@ class PatientProtocol(H11Protocol):
         """Start the clock, or close at once when there are too many already."""
         full = len(self.connections) >= self.most_connections
         super().connection_made(transport)
+        self.logger.addFilter(_quiet)  # which adds it once
         mine = self.client and self.client[0]
         alike = sum(
             isinstance(other, H11Protocol) and other.client is not None and other.client[0] == mine
