@@ -39,7 +39,8 @@ def test_what_does_not_parse_is_refused(latex):
 
 @pytest.mark.parametrize("command", ["text", "textbf", "mbox"])
 @pytest.mark.parametrize("inside", [
-    "<script>alert(1)</script>", "a < b & c", "<!--", "<![CDATA[<img src=x>]]>", "&lt;b&gt;", '"<i>"',
+    "<script>alert(1)</script>", "a < b & c", "<!--", "<![CDATA[<img src=x>]]>", "&lt;b&gt;",
+    '"<i>"',
 ])
 def test_what_stands_in_text_is_text(command, inside):
     tree = ET.fromstring(to_mathml(rf"x \{command}{{{inside}}}"))

@@ -112,8 +112,9 @@ def asked(
 def called(app, **scope):
     """Call an ASGI application with a scope of our own; give what it sent."""
     sent = []
+    own = {"host": HOST, **BEARER}
     whole = {"type": "http", "method": "GET", "path": "/", "query_string": b"", "scheme": "http",
-             "headers": [(b"host", HOST.encode()), (b"authorization", BEARER["authorization"].encode())],
+             "headers": [(name.encode(), value.encode()) for name, value in own.items()],
              "client": ("127.0.0.1", 5), **scope}
 
     async def receive():

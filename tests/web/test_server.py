@@ -159,7 +159,7 @@ def test_the_token_may_be_set_but_not_to_a_weak_one(opened, monkeypatch):
 
 def test_root_does_not_serve_by_accident(opened, monkeypatch):
     monkeypatch.setattr(os, "geteuid", lambda: 0)
-    with pytest.raises(UsageError, match="serve: the user must not be root.*--allow-root"):
+    with pytest.raises(UsageError, match=r"serve: the user must not be root.*--allow-root"):
         opened(allow_root=False)
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     assert opened(allow_root=False)[0]

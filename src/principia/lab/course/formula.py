@@ -1,9 +1,9 @@
 r"""Formulas: LaTeX once, shown as MathML in the browser and as readable unicode in the terminal.
 
-One parser (latex2mathml) serves both: the unicode text is read off the MathML tree. It passes what
-stands in `\text{}` on as it is, and knows commands for links, so that its tree is checked: a formula
-is mathematics and text, never another element, link or style. Whatever a user has written, such as
-the header of a table, is no formula and does not come here.
+One parser (latex2mathml) serves both: the unicode text is read off the MathML tree. It passes on
+what stands in `\text{}`, and knows commands for links, so that its tree is checked: a formula is
+mathematics and text, never another element, link or style. Whatever a user has written, such as the
+header of a table, is no formula and does not come here.
 """
 
 import functools
@@ -20,15 +20,17 @@ __all__ = ["prose_to_html", "prose_to_unicode", "to_mathml", "to_unicode"]
 
 _NAMESPACE = re.compile(r"\{.*\}")
 _SPACE = "http://www.w3.org/1998/Math/MathML"
-_ELEMENTS = frozenset(
-    "math menclose mfrac mi mn mo mover mpadded mphantom mroot mrow mspace msqrt mstyle msub "
-    "msubsup msup mtable mtd mtext mtr munder munderover".split()
-)
-_ATTRIBUTES = frozenset(
-    "accent accentunder columnalign columnlines columnspacing depth display displaystyle fence "
-    "form height largeop linebreak linethickness lspace mathvariant maxsize minsize movablelimits "
-    "notation rowlines rowspacing rspace scriptlevel separator stretchy symmetric width".split()
-)
+_ELEMENTS = {
+    "math", "menclose", "mfrac", "mi", "mn", "mo", "mover", "mpadded", "mphantom", "mroot", "mrow",
+    "mspace", "msqrt", "mstyle", "msub", "msubsup", "msup", "mtable", "mtd", "mtext", "mtr",
+    "munder", "munderover",
+}
+_ATTRIBUTES = {
+    "accent", "accentunder", "columnalign", "columnlines", "columnspacing", "depth", "display",
+    "displaystyle", "fence", "form", "height", "largeop", "linebreak", "linethickness", "lspace",
+    "mathvariant", "maxsize", "minsize", "movablelimits", "notation", "rowlines", "rowspacing",
+    "rspace", "scriptlevel", "separator", "stretchy", "symmetric", "width",
+}
 _RAISED = str.maketrans(
     "0123456789+-−=()abcdefghijklmnoprstuvwxyzABDEGHIJKLMNOPRTUVWαβγδθ∗*⊤",
     "⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻⁻⁼⁽⁾ᵃᵇᶜᵈᵉᶠᵍʰⁱʲᵏˡᵐⁿᵒᵖʳˢᵗᵘᵛʷˣʸᶻᴬᴮᴰᴱᴳᴴᴵᴶᴷᴸᴹᴺᴼᴾᴿᵀᵁⱽᵂᵅᵝᵞᵟᶿ**ᵀ",

@@ -25,13 +25,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from principia.lab.params import usage_error
 from principia.lab.web.gate.sessions import Keys, Visitor
-from principia.lab.web.gate.slow_clients import (
-    Instead,
-    UnderWay,
-    WrongTokens,
-    replayed,
-    whole_body,
-)
+from principia.lab.web.gate.slow_clients import Instead, UnderWay, WrongTokens, replayed, whole_body
 
 __all__ = ["POLICY", "Doors", "Safety", "is_loopback"]
 

@@ -35,7 +35,7 @@ class Limits:
     wall: float
 
     def impose(self) -> None:
-        """Hold this process to them for the rest of its life; it can only ask for its last words."""
+        """Hold this process to them for the rest of its life, but for its last words."""
         _lower(resource.RLIMIT_CORE, 0, 0)  # a dump of torch would fill the disk
         with contextlib.suppress(OSError):  # if memory runs out: this one, rather than the server
             Path("/proc/self/oom_score_adj").write_text(FIRST_TO_GO)

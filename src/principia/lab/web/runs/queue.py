@@ -119,9 +119,9 @@ class RunQueue:
                     "end."
                 )
         if len(self._waiting) >= WAITING:
+            running = len(self._active) - len(self._waiting)
             raise Busy(
-                f"The lab is busy: {len(self._active) - WAITING} experiments run and {WAITING} wait. "
-                "Try again later."
+                f"The lab is busy: {running} experiments run and {WAITING} wait. Try again later."
             )
 
     def admit(self, queued: QueuedRun) -> None:

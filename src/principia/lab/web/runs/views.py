@@ -29,7 +29,8 @@ ALONE = {
 @router.get("/runs")
 def runs(request: Request) -> str:
     """Show all runs."""
-    listed = [{**one, "url": _address(one["name"])} for one in _runs(request).listed(request.state.visitor)]
+    found = _runs(request).listed(request.state.visitor)
+    listed = [{**one, "url": _address(one["name"])} for one in found]
     return render("runs.html.jinja", HERE, runs=listed)
 
 
