@@ -220,7 +220,8 @@ def _fill(
     plotly = Markup(get_plotlyjs())
     return _template().render(
         policy=_policy(plotly, DRAW), draw=Markup(DRAW), title=title, lead=lead, passed=passed,
-        verdict=verdict, sections=sections, listing=listing, heads=heads, environment=described, plotly=plotly,
+        verdict=verdict, sections=sections, listing=listing, heads=heads, environment=described,
+        plotly=plotly,
     )
 
 

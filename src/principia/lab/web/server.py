@@ -94,6 +94,7 @@ def _listening(host: str, port: int) -> socket.socket:
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind(address)
+        listener.listen()  # so that nobody who is told the address is refused before it is served
     except OSError as error:
         listener.close()
         if error.errno == errno.EADDRINUSE:
