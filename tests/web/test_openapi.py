@@ -92,6 +92,7 @@ def test_what_the_terminal_says_the_api_says(inside):
     b"", b"{", b"[]", b"null", b'{"seed": -1}', b'{"seed": 1e400}', b'{"seed": "0"}',
     b'{"knobs": {"load": NaN}}', b'{"knobs": {"load": [[[[1]]]]}}', b'{"more": 1}',
     b'{"knobs": {"n": 1' + b"0" * 400 + b"}}", b'{"seed": 1' + b"0" * 5000 + b"}",
+    b'{"knobs": {"\\ud800": 1}}', b'{"\\udfff": 1}',  # half a character
     b'{"knobs": {"n": 1e300}}', json.dumps({"knobs": {"load": "9" * 999}}).encode(),
     b'{"knobs": ' + b'{"a": ' * 500 + b"1" + b"}" * 501,
 ])
