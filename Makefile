@@ -10,13 +10,14 @@ TORCH := $(shell sed -n 's/^\(torch==[^ ;]*\).*/\1/p' constraints.txt)
 JOBS ?= auto
 
 TESTS ?=
+SERVE ?=
 SINCE ?= HEAD
 
 .PHONY: help install run serve test test-all test-quick browser lint stubs bench site clean
 
 help:
 	@echo "make run        set up, then take the tour (writes principia-tour.html)"
-	@echo "make serve      set up, then open the course in a browser"
+	@echo "make serve      set up, then open the course in a browser (SERVE=--allow-root in a container)"
 	@echo "make test       set up, then run the tests (some of TESTS=..., JOBS=2 at a time)"
 	@echo "make test-quick the lab, and the pages that have changed since SINCE=HEAD"
 	@echo "make test-all   every case on five seeds, every experiment killed: for releases"
@@ -33,7 +34,7 @@ run: $(VENV)/.core
 	$(BIN)/principia tour
 
 serve: $(VENV)/.core
-	$(BIN)/principia serve
+	$(BIN)/principia serve $(SERVE)
 
 # What is missing (a browser, large data sets) is skipped and counted; with CI=true it is a failure.
 PYTEST = $(BIN)/python -m pytest -n $(JOBS) --dist worksteal --durations 25

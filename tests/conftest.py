@@ -16,10 +16,12 @@ import choosing  # noqa: E402 - behind the hook, because they import the package
 import needs  # noqa: E402
 import planting  # noqa: E402
 
-# no test depends on how busy the machine is
-hypothesis.settings.register_profile(
-    "busy", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
-)
+# no test depends on how busy the machine is, or on luck; --whole looks for new examples
+for name, looking in (("busy", False), ("whole", True)):
+    hypothesis.settings.register_profile(
+        name, deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow],
+        derandomize=not looking,
+    )
 hypothesis.settings.load_profile("busy")
 
 
@@ -34,6 +36,8 @@ def pytest_addoption(parser):
 def pytest_configure(config):
     config.addinivalue_line("markers", "sampled(size): `make test` takes so many of its cases")
     needs.require(config.getoption("--require"))
+    if config.getoption("--whole"):
+        hypothesis.settings.load_profile("whole")
     for outer in ("PYTEST_ADDOPTS", "PRINCIPIA_DEBUG", "COLUMNS"):
         os.environ.pop(outer, None)  # what the tests start does not know how they were started
 

@@ -41,3 +41,10 @@ def test_predictions_are_drawn_against_the_truth():
     points, line = predicted([1.0, 3.0], [1.5, 2.0], "price").data
     assert (list(points.x), list(points.y)) == ([1.0, 3.0], [1.5, 2.0])
     assert list(line.x) == list(line.y) == [1.0, 3.0]
+
+
+def test_names_that_users_give_are_neither_html_nor_mathematics():
+    name, written = "<b>$x$</b> &amp;", "&lt;b&gt;&#36;x&#36;&lt;/b&gt; &amp;amp;"
+    drawn = predicted([0.0, 1.0], [0.0, 1.0], name)
+    assert drawn.layout.xaxis.title.text == f"{written}, true"
+    assert confusion([0, 1], [0, 1], [name, "b"]).data[0].x == (written, "b")

@@ -1,5 +1,8 @@
 """One LaTeX source, two renderings."""
 
+import html
+import xml.etree.ElementTree as ET
+
 import pytest
 
 from principia.lab.course.formula import prose_to_unicode, to_mathml, to_unicode
@@ -31,6 +34,28 @@ def test_readable_lines(latex, line):
 @pytest.mark.parametrize("latex", [r"\frac{a", r"a}", r"\nosuchcommand x"])
 def test_what_does_not_parse_is_refused(latex):
     with pytest.raises(UsageError, match="formula: latex must be"):
+        to_mathml(latex)
+
+
+@pytest.mark.parametrize("command", ["text", "textbf", "mbox"])
+@pytest.mark.parametrize("inside", [
+    "<script>alert(1)</script>", "a < b & c", "<!--", "<![CDATA[<img src=x>]]>", "&lt;b&gt;",
+    '"<i>"',
+])
+def test_what_stands_in_text_is_text(command, inside):
+    tree = ET.fromstring(to_mathml(rf"x \{command}{{{inside}}}"))
+    names = {node.tag.partition("}")[2] for node in tree.iter()}
+    assert names <= {"math", "mrow", "mstyle", "mi", "mtext"}
+    assert "".join(tree.itertext()).replace("\u00a0", " ") == f"x{html.unescape(inside)}"
+
+
+@pytest.mark.parametrize("latex", [
+    r"\href{javascript:alert(1)}{x}", r"\style{background:url(x)}{x}", r"\class{x}{y}",
+    r"\tag{<img src=x onerror=alert(1)>}", r"\text{a{<b>}}", r'\color{x" onclick="y}{z}',
+    r"\tag{<b>x</b>}",
+])
+def test_what_is_neither_mathematics_nor_text_is_refused(latex):
+    with pytest.raises(UsageError, match="formula: latex must be mathematics"):
         to_mathml(latex)
 
 

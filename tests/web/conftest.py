@@ -1,6 +1,5 @@
 """A real server in a process of its own, and a real browser."""
 
-import os
 import subprocess
 import sys
 import threading
@@ -8,6 +7,7 @@ import threading
 import pytest
 
 import needs
+from web.doors import SERVE, environment, program, root_of, visiting
 
 CHROMIUM = (
     "--no-sandbox", "--headless", "--disable-gpu", "--disable-background-networking",
@@ -19,11 +19,9 @@ CHROMIUM = (
 def server(tmp_path_factory):
     """The address of `principia serve`, started as a user would, with folders of its own."""
     home = tmp_path_factory.mktemp("server")
-    environment = {**os.environ, "PRINCIPIA_CACHE": str(home / "cache"), "PYTHONUNBUFFERED": "1"}
-    command = [sys.executable, "-m", "principia", "serve", "--port", "0", "--no-browser"]
     process = subprocess.Popen(
-        command, cwd=home, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-        text=True,
+        [sys.executable, *SERVE], cwd=home, env=environment(home), stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT, text=True,
     )
     said = []
     for line in process.stdout:
@@ -32,7 +30,7 @@ def server(tmp_path_factory):
             break
     else:
         pytest.fail(f"principia serve ended: {''.join(said)}")
-    address = said.pop().split()[-1].rstrip("/")
+    address = root_of(said.pop())
     said.clear()
     reader = threading.Thread(target=said.extend, args=(process.stdout,), daemon=True)
     reader.start()
@@ -46,6 +44,13 @@ def server(tmp_path_factory):
     assert ended is None, f"the server ended by itself with {ended}: {rest}"
     assert code in (0, -15, 130), rest
     assert "Traceback" not in rest, rest
+
+
+@pytest.fixture(scope="module")
+def inside(server):
+    """A program that has the token of the server."""
+    with program(server) as client:
+        yield client
 
 
 @pytest.fixture(scope="module")  # while it is open, no other test can run an event loop
@@ -62,10 +67,10 @@ def chromium():
 
 
 @pytest.fixture
-def tab(chromium, request):
+def tab(chromium, server, request):
     """A page in a context of its own, which collects what must not happen."""
     options = getattr(request, "param", {})
-    context = chromium.new_context(viewport={"width": 1280, "height": 900}, **options)
+    context = visiting(chromium, server, viewport={"width": 1280, "height": 900}, **options)
     page = context.new_page()
     page.complaints = []
     page.asked = []

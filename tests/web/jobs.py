@@ -1,12 +1,14 @@
 """What the tests of the workers let them do: honest work, and every kind of trouble."""
 
 import json
+import mmap
 import os
 import signal
 import stat
 import struct
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -73,6 +75,16 @@ def allocate(how, gigabytes):
         return np.ones(size // 8).size
     if how == "torch":
         return torch.ones(size // 8, dtype=torch.float64).numel()
+    if how == "mapped":  # of which the system tells, not Python
+        return len(mmap.mmap(-1, size))
+    if how == "threads":  # each has a stack
+        while True:
+            threading.Thread(target=time.sleep, args=(60,), daemon=True).start()
+    if how == "wrapped":
+        try:
+            bytearray(size)
+        except MemoryError as error:
+            raise ValueError("the library does not say why") from error
     pieces = []
     while len(pieces) < 100 * gigabytes:
         pieces.append(bytearray(10 * 2**20))

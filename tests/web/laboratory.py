@@ -15,6 +15,8 @@ from fastapi import FastAPI
 
 from principia.lab.runs.folders import RunFolder
 from principia.lab.web.gate.answers import answer_errors
+from principia.lab.web.gate.sessions import Visitor
+from principia.lab.web.processes.shares import Share
 from principia.lab.web.processes.workers import Limits, Workers
 from principia.lab.web.runs import api, views
 
@@ -25,18 +27,19 @@ ENDLESS = {"key": TRAINED, "knobs": {"epochs": "50", "units": "1000"}}  # as far
 
 @contextlib.asynccontextmanager
 async def laboratory(folder, data_dir=None):
-    """A small application with the routes of runs; the header x-session says who asks."""
+    """A small application with the routes of runs; x-session says who asks, somebody owns it."""
     workers = Workers(slots=1, waiting=4, limits=Limits(2**30, 30, 30))
     app = FastAPI()
     answer_errors(app)
     app.include_router(api.router)
     app.include_router(views.router)
-    app.state.runs = api.Runs(folder, workers, data_dir)
+    app.state.runs = api.Runs(folder, workers, data_dir, share=Share(2, 4 * 2**30))
 
     async def with_session(scope, receive, send):
         if scope["type"] == "http":
             name = dict(scope["headers"]).get(b"x-session", b"somebody").decode()
-            scope = {**scope, "state": {**scope.get("state", {}), "session": name}}
+            visitor = Visitor(name, owner=name == "somebody")
+            scope = {**scope, "state": {**scope.get("state", {}), "visitor": visitor}}
         await app(scope, receive, send)
 
     transport = httpx.ASGITransport(with_session)

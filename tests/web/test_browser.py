@@ -8,6 +8,7 @@ from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import expect
 
 from principia.lab.course import catalog
+from web.doors import visiting
 
 KEYS = [page.key for chapter in catalog.chapters() for page in chapter.pages]
 NAMED = ["", "ledger", "races", "errata", "runs", "playground"]
@@ -202,7 +203,7 @@ def test_the_theme_is_kept_and_figures_follow_it(tab, server):
 
 @pytest.mark.parametrize("address", [*NAMED, HOPFIELD, "networks/mlp"])
 def test_axe_finds_nothing_serious(chromium, server, address):
-    context = chromium.new_context(bypass_csp=True)  # axe brings its script
+    context = visiting(chromium, server, bypass_csp=True)  # axe brings its script
     page = context.new_page()
     page.goto(f"{server}/{address}")
     serious = []
@@ -221,7 +222,7 @@ def test_axe_finds_nothing_serious(chromium, server, address):
 
 
 def test_nothing_is_wider_than_a_phone_and_nothing_jumps(chromium, server):
-    context = chromium.new_context(**PHONE)
+    context = visiting(chromium, server, **PHONE)
     page = context.new_page()
     page.add_init_script(
         "globalThis.jumped = 0; new PerformanceObserver((list) => list.getEntries().forEach("
@@ -236,15 +237,13 @@ def test_nothing_is_wider_than_a_phone_and_nothing_jumps(chromium, server):
     context.close()
 
 
-def test_the_first_paint_waits_for_nothing_large(server):
+def test_the_first_paint_waits_for_nothing_large(inside):
     """Only the theme, of some lines, is loaded before the page is drawn."""
-    import httpx
-
     for address in ("", HOPFIELD, "playground"):
-        text = httpx.get(f"{server}/{address}").text
+        text = inside.get(f"/{address}").text
         scripts = re.findall(r"<script[^>]*src=[^>]*>", text)
         blocking = [one for one in scripts if "defer" not in one and "module" not in one]
         assert len(scripts) > 1
         assert [re.findall(r'src="([^"]*)"', one)[0] for one in blocking] == ["/assets/theme.js"]
-        assert len(httpx.get(f"{server}/assets/theme.js").content) < 1000
+        assert len(inside.get("/assets/theme.js").content) < 1000
         assert "plotly" not in text

@@ -5,6 +5,8 @@ import re
 import pytest
 from playwright.sync_api import expect
 
+from web.doors import visiting
+
 PERCENT = re.compile(r"([\d.]+) %")
 
 
@@ -103,7 +105,7 @@ def test_two_drawn_classes_are_learned_and_shared_by_the_address(tab, server, ch
     play_until(tab, lambda: accuracy(tab) == 100)
     assert accuracy(tab) == 100
     expect(tab).to_have_url(re.compile("step=|steps="))
-    other = chromium.new_context(viewport={"width": 1280, "height": 900})
+    other = visiting(chromium, server, viewport={"width": 1280, "height": 900})
     page = other.new_page()
     page.goto(tab.url)
     ready(page)

@@ -5,6 +5,8 @@ import re
 import pytest
 from playwright.sync_api import expect
 
+from web.doors import visiting
+
 KEY, NAME = "networks/mlp", "hidden_300"
 
 
@@ -26,7 +28,7 @@ def status(tab, *wanted, seconds=180):
 @pytest.fixture(scope="module")
 def shared(chromium, server):
     """One visitor with a run that has ended: a visitor has one experiment at a time."""
-    context = chromium.new_context(viewport={"width": 1280, "height": 900})
+    context = visiting(chromium, server, viewport={"width": 1280, "height": 900})
     page = context.new_page()
     page.complaints = []
     page.on("pageerror", lambda error: page.complaints.append(f"error: {error}"))

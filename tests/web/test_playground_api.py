@@ -3,8 +3,10 @@
 import asyncio
 import contextlib
 import json
+import math
 import os
 import signal
+import tempfile
 import time
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,8 +15,10 @@ import httpx
 import pytest
 from fastapi import FastAPI
 
-from principia.lab.playground import Playground, Setup, choices
+from principia.lab.params import UsageError
+from principia.lab.playground import Playground, Setup, choices, read_text
 from principia.lab.web.gate.answers import answer_errors
+from principia.lab.web.gate.sessions import Visitor
 from principia.lab.web.pages import playground_api, playgrounds
 from principia.lab.web.processes.workers import Limits, Workers
 
@@ -30,11 +34,12 @@ async def laboratory(**options):
     answer_errors(app)
     app.include_router(playground_api.router)
     app.state.workers = workers
-    app.state.playgrounds = playgrounds.Playgrounds(workers, **options)
+    given = {"most": 6, "limits": Limits(2**30, 1800, math.inf), **options}
+    app.state.playgrounds = playgrounds.Playgrounds(workers, **given)
 
     async def with_session(scope, receive, send):
         name = dict(scope["headers"]).get(b"x-session", b"somebody").decode()
-        await app({**scope, "state": {"session": name}}, receive, send)
+        await app({**scope, "state": {"visitor": Visitor(name, False)}}, receive, send)
 
     transport = httpx.ASGITransport(with_session)
     async with httpx.AsyncClient(transport=transport, base_url="http://lab", timeout=60) as client:
@@ -98,6 +103,18 @@ async def until(condition, seconds=60.0):
 
 def child_of(lab, session="somebody"):
     return lab.playgrounds._places[session].child._child._pid
+
+
+@pytest.mark.parametrize("csv", ["x,y\n1,2\n3,4\n", "x,y\n1,\n", "\ud800,y\n1,2\n", ""])
+def test_a_pasted_table_becomes_no_file(monkeypatch, csv):
+    """One would be left behind by a process that is killed, as when its visitor has gone."""
+    def refused(*_, **__):
+        raise AssertionError("a file is made")
+
+    for name in ("mkdtemp", "mkstemp", "TemporaryFile", "TemporaryDirectory"):
+        monkeypatch.setattr(tempfile, name, refused)
+    with contextlib.suppress(UsageError):
+        assert read_text(csv)["x"].tolist() == [1, 3]
 
 
 # moving

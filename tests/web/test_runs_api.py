@@ -195,6 +195,28 @@ def test_one_run_a_session_two_at_once_eight_in_the_queue(tmp_path):
     tell(story, tmp_path)
 
 
+def test_a_run_is_stopped_by_who_began_it_and_by_the_owner_alone(tmp_path):
+    async def story(lab):
+        async def cancel(name, visitor):
+            where, who = f"/api/runs/{name}/cancel", {"x-session": visitor}
+            return await lab.client.post(where, headers=who)
+
+        async def cancellable(name, visitor):
+            found = await lab.client.get(f"/api/runs/{name}", headers={"x-session": visitor})
+            return found.json()["cancellable"]
+
+        first, second = [await begin(lab, ENDLESS, one) for one in ("guest", "another")]
+        refused = await cancel(first, "another")
+        assert refused.status_code == 403
+        assert refused.json()["error"].startswith(f"run: {first} was started by another visitor")
+        offered = [await cancellable(first, one) for one in ("guest", "another", "somebody")]
+        assert offered == [True, False, True]
+        assert (await cancel(first, "guest")).status_code == 202
+        assert (await cancel(second, "somebody")).status_code == 202  # who owns the laboratory
+
+    tell(story, tmp_path)
+
+
 def test_two_starts_at_the_same_moment_are_one_run(tmp_path):
     async def story(lab):
         wanted = [lab.client.post("/api/runs", json=ENDLESS) for _ in range(5)]

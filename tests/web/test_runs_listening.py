@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from principia.lab.runs.execution import create
 from principia.lab.runs.folders import RunConfig
+from principia.lab.web.gate.sessions import Visitor
 from principia.lab.web.runs import following, running
 from principia.lab.web.runs.eta import Eta
 from principia.lab.web.runs.following import Tail
@@ -26,6 +27,8 @@ from web.laboratory import (
     tell,
     until,
 )
+
+OWNER = Visitor("somebody", owner=True)
 
 
 def test_a_listener_that_vanishes_costs_the_others_nothing(tmp_path):
@@ -110,7 +113,7 @@ def test_a_silent_stream_shows_that_it_lives(tmp_path, monkeypatch):
         with folder.lock_file.open("w") as stream:
             fcntl.flock(stream, fcntl.LOCK_EX)
             signs = 0
-            async with contextlib.aclosing(lab.runs.events(folder.name)) as events:
+            async with contextlib.aclosing(lab.runs.events(OWNER, folder.name)) as events:
                 async for event in events:
                     signs += event.encode().startswith(b":")
                     if signs == 2:

@@ -134,7 +134,9 @@ def test_rubbish_in_the_pipe_is_refused(body, framed, tmp_path):
     assert not (tmp_path / "owned").exists()
 
 
-@pytest.mark.parametrize("how", ["python", "numpy", "torch", "pieces"])
+@pytest.mark.parametrize("how", [
+    "python", "numpy", "torch", "pieces", "mapped", "threads", "wrapped",
+])
 def test_too_much_memory_is_refused_and_a_little_is_not(how):
     async def story(workers):
         with pytest.raises(Failure, match=r"more than 0\.5 GB of memory.*command line") as caught:

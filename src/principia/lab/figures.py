@@ -4,6 +4,7 @@ One look for all: measured is blue, predicted is dark, a bound is a dashed red l
 interactive in notebooks and on pages, and need no network.
 """
 
+import html
 import itertools
 import math
 from collections.abc import Mapping, Sequence
@@ -101,7 +102,11 @@ def images(
 
 
 def confusion(truth: Any, found: Any, names: Sequence[str]) -> go.Figure:
-    """Draw how often each class was taken for each other one: right in gray, wrong in red."""
+    """Draw how often each class was taken for each other one: right in gray, wrong in red.
+
+    The names may be a user's: they are text.
+    """
+    shown = [_as_text(name) for name in names]
     counts = np.zeros((len(names), len(names)))
     np.add.at(counts, (np.asarray(truth), np.asarray(found)), 1)
     right = np.eye(len(names), dtype=bool)
@@ -109,7 +114,7 @@ def confusion(truth: Any, found: Any, names: Sequence[str]) -> go.Figure:
     for hidden, scale in ((~right, ["#e5e7eb", "#e5e7eb"]), (right | (counts == 0), "Reds")):
         figure.add_trace(
             go.Heatmap(
-                z=np.where(hidden, np.nan, counts), x=list(names), y=list(names), zmin=0,
+                z=np.where(hidden, np.nan, counts), x=shown, y=shown, zmin=0,
                 zmax=max(3.0, float(counts[~right].max(initial=0))), colorscale=scale,
                 showscale=False, xgap=2, ygap=2, texttemplate="%{z}" if len(names) <= 20 else None,
                 hovertemplate="%{y} taken for %{x}: %{z}<extra></extra>",
@@ -124,8 +129,17 @@ def confusion(truth: Any, found: Any, names: Sequence[str]) -> go.Figure:
     return figure
 
 
+def _as_text(name: str) -> str:
+    """Write a name so that Plotly sees neither HTML nor mathematics in it."""
+    return html.escape(name, quote=False).replace("$", "&#36;")
+
+
 def predicted(truth: Any, found: Any, name: str) -> go.Figure:
-    """Draw predictions against the truth; on the line they are right."""
+    """Draw predictions against the truth; on the line they are right.
+
+    The name may be a user's: it is text.
+    """
+    name = _as_text(name)
     truth, found = np.asarray(truth, float), np.asarray(found, float)
     ends = [float(min(truth.min(), found.min())), float(max(truth.max(), found.max()))]
     plot = Plot(

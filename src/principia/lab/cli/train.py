@@ -101,7 +101,8 @@ def run(
         if resume is None:
             discard_if_empty(folder)
         raise
-    say(f"Report: {folder.report_file}")
+    if folder.report_file.is_file():
+        say(f"Report: {folder.report_file}")
     for sentence in outcome.missed:
         say(f"NOT REACHED: {sentence}", style="bold red")
     if outcome.reached:

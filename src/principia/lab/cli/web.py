@@ -20,11 +20,12 @@ def serve(
     runs_dir: str = RUNS,
     data_dir: str | None = None,
     no_browser: bool = False,
+    allow_root: bool = False,
 ) -> int:
     """Open the course in a browser: every theorem with sliders, experiments, a playground.
 
-    Only this machine can reach it, unless --host says otherwise; then a token is needed, which
-    the printed address contains.
+    Only this machine can reach it, unless --host says otherwise. Whoever comes in needs the token
+    that the printed address contains; PRINCIPIA_TOKEN sets it.
 
     Args:
         host: Address to listen at; 0.0.0.0 is every address of this machine.
@@ -33,6 +34,7 @@ def serve(
         runs_dir: Folder of the run folders.
         data_dir: Folder with the data sets; searched before PRINCIPIA_DATA.
         no_browser: Print the address and open nothing.
+        allow_root: Serve as root, as in a container.
     """
     if data_dir is not None and not Path(data_dir).is_dir():
         raise UsageError(f"serve: folder {shown(data_dir)} does not exist. Name the data folder.")
@@ -41,7 +43,7 @@ def serve(
     with contextlib.suppress(KeyboardInterrupt):  # the usual way to end it
         server.serve(
             host=host, port=port, names=allow_name, runs_dir=Path(runs_dir), data_dir=data_dir,
-            browser=fancy() and not no_browser, say=say,
+            browser=fancy() and not no_browser, allow_root=allow_root, say=say,
         )
     say("Stopped.")
     return 0

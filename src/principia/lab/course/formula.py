@@ -1,9 +1,13 @@
 r"""Formulas: LaTeX once, shown as MathML in the browser and as readable unicode in the terminal.
 
-One parser (latex2mathml) serves both: the unicode text is read off the MathML tree.
+One parser (latex2mathml) serves both: the unicode text is read off the MathML tree. It passes on
+what stands in `\text{}`, and knows commands for links, so that its tree is checked: a formula is
+mathematics and text, never another element, link or style. Whatever a user has written, such as the
+header of a table, is no formula and does not come here.
 """
 
 import functools
+import html
 import re
 import unicodedata
 import xml.etree.ElementTree as ET
@@ -15,6 +19,18 @@ from principia.lab.params import usage_error
 __all__ = ["prose_to_html", "prose_to_unicode", "to_mathml", "to_unicode"]
 
 _NAMESPACE = re.compile(r"\{.*\}")
+_SPACE = "http://www.w3.org/1998/Math/MathML"
+_ELEMENTS = {
+    "math", "menclose", "mfrac", "mi", "mn", "mo", "mover", "mpadded", "mphantom", "mroot", "mrow",
+    "mspace", "msqrt", "mstyle", "msub", "msubsup", "msup", "mtable", "mtd", "mtext", "mtr",
+    "munder", "munderover",
+}
+_ATTRIBUTES = {
+    "accent", "accentunder", "columnalign", "columnlines", "columnspacing", "depth", "display",
+    "displaystyle", "fence", "form", "height", "largeop", "linebreak", "linethickness", "lspace",
+    "mathvariant", "maxsize", "minsize", "movablelimits", "notation", "rowlines", "rowspacing",
+    "rspace", "scriptlevel", "separator", "stretchy", "symmetric", "width",
+}
 _RAISED = str.maketrans(
     "0123456789+-−=()abcdefghijklmnoprstuvwxyzABDEGHIJKLMNOPRTUVWαβγδθ∗*⊤",
     "⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻⁻⁼⁽⁾ᵃᵇᶜᵈᵉᶠᵍʰⁱʲᵏˡᵐⁿᵒᵖʳˢᵗᵘᵛʷˣʸᶻᴬᴮᴰᴱᴳᴴᴵᴶᴷᴸᴹᴺᴼᴾᴿᵀᵁⱽᵂᵅᵝᵞᵟᶿ**ᵀ",
@@ -32,8 +48,10 @@ def to_mathml(latex: str, *, block: bool = False) -> str:
 
     _balanced(latex)
     known = re.sub(r"\\arg(?![a-z])", r"\\operatorname{arg}\\,", latex)  # the parser lacks \arg
+    known = re.sub(r"(\\(?:text|mbox)[a-z]*\{)([^{}]*)", _as_text, known)
     try:
         element = convert(known, display="block" if block else "inline")
+        tree = ET.fromstring(element)
     except Exception as error:
         raise usage_error(
             "formula", "latex", "mathematics that parses", latex, str(error)
@@ -41,7 +59,23 @@ def to_mathml(latex: str, *, block: bool = False) -> str:
     if unknown := re.search(r"\\[a-zA-Z]*", element):  # the parser passes through what it lacks
         hint = f"Replace {unknown.group()}, which it does not know."
         raise usage_error("formula", "latex", "mathematics that parses", latex, hint)
-    return element
+    for node in tree.iter():
+        name = node.tag.removeprefix(f"{{{_SPACE}}}")
+        if name not in _ELEMENTS or node.attrib.keys() - _ATTRIBUTES:
+            raise usage_error("formula", "latex", "mathematics and text alone", latex)
+    return _written(tree)
+
+
+def _as_text(found: re.Match[str]) -> str:
+    return found.group(1) + html.escape(html.unescape(found.group(2)), quote=False)
+
+
+def _written(tree: ET.Element) -> str:
+    """Write the tree, in which text is text, and comments are gone."""
+    for node in tree.iter():
+        node.tag = _NAMESPACE.sub("", node.tag)
+    tree.set("xmlns", _SPACE)
+    return ET.tostring(tree, encoding="unicode", short_empty_elements=False)
 
 
 @functools.cache

@@ -17,7 +17,7 @@ from principia.lab.data.npz import read_npz
 from principia.lab.data.parquet import read_parquet
 from principia.lab.params import UsageError, suggestion, usage_error
 
-__all__ = ["FileTable", "Table", "column", "need_column", "read_table"]
+__all__ = ["FileTable", "Table", "column", "need_column", "read_csv", "read_table"]
 
 DELIMITERS = ",;\t|"
 
@@ -85,15 +85,27 @@ def read_table(path: Path) -> FileTable:
         cells = reader(path)
     except OSError as error:
         raise UsageError(f"data: {path} cannot be read: {error.strerror or error}.") from error
+    return _table(path.name, cells)
+
+
+def read_csv(body: bytes, name: str) -> FileTable:
+    """Read a table that is no file, and never becomes one; errors call it by this name."""
+    return _table(name, _csv_cells(name, body))
+
+
+def _table(file: str, cells: Mapping[str, Any]) -> FileTable:
     if not cells or not len(next(iter(cells.values()))):
-        raise UsageError(f"data: {path.name} must have a column and a row; it has none.")
-    return FileTable(path.name, cells)
+        raise UsageError(f"data: {file} must have a column and a row; it has none.")
+    return FileTable(file, cells)
 
 
 def _read_csv(path: Path) -> Mapping[str, tuple[str, ...]]:
-    body = path.read_bytes()
+    return _csv_cells(path.name, path.read_bytes())
+
+
+def _csv_cells(file: str, body: bytes) -> Mapping[str, tuple[str, ...]]:
     if b"\0" in body:
-        raise usage_error("data", path.name, "text", "a zero byte")
+        raise usage_error("data", file, "text", "a zero byte")
     stream = io.TextIOWrapper(io.BytesIO(body), encoding="utf-8-sig", newline="")
     try:
         first = stream.readline()
@@ -101,21 +113,21 @@ def _read_csv(path: Path) -> Mapping[str, tuple[str, ...]]:
         delimiter = max(DELIMITERS, key=first.count)
         rows = csv.reader(stream, delimiter=delimiter, strict=True)
         header = [name.strip() for name in next(rows, [])]
-        _check_header(path.name, header)
+        _check_header(file, header)
         cells = []
         for row in rows:
             if not row:
                 continue  # an empty line
             if len(row) != len(header):
                 raise UsageError(
-                    f"data: line {rows.line_num} of {path.name} must have {len(header)} cells like "
+                    f"data: line {rows.line_num} of {file} must have {len(header)} cells like "
                     f"the header; got {len(row)}."
                 )
             cells.append(row)
     except UnicodeDecodeError:
-        raise usage_error("data", path.name, "text in UTF-8", _place_of_other(body)) from None
+        raise usage_error("data", file, "text in UTF-8", _place_of_other(body)) from None
     except csv.Error as error:
-        raise UsageError(f"data: {path.name} is not a table of cells: {error}.") from error
+        raise UsageError(f"data: {file} is not a table of cells: {error}.") from error
     columns = zip(*cells, strict=True) if cells else [()] * len(header)
     return dict(zip(header, columns, strict=True))
 

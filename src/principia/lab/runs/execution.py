@@ -74,7 +74,6 @@ def execute(
             then says so.
     """
     from principia.lab.runs.models import save_model
-    from principia.lab.runs.report import run_report
 
     config = folder.config
     _same_code(folder)
@@ -104,10 +103,25 @@ def execute(
         result = {**outcome.to_json(), "figures": list(run.figures), "weights": digest}
         if others := folder.other_processors:
             result["other_processors"] = others
-        write_text(folder.report_file, run_report(folder, result))
+        _write_report(folder, result, say)
         # last, because it says that the run has ended
         write_text(folder.result_file, json.dumps(result, indent=1) + "\n")
     return outcome
+
+
+def _write_report(
+    folder: RunFolder, result: Mapping[str, Any], say: Callable[[str], None]
+) -> None:
+    """Write the report; a report that cannot be drawn costs nobody the result of a training."""
+    from principia.lab.runs.report import run_report
+
+    try:
+        report = run_report(folder, result)
+    except Exception as error:
+        line = " ".join(f"{type(error).__name__}: {error}".split())
+        say(f"The report cannot be drawn: {line}. Mended, principia report {folder.name} does it.")
+    else:
+        write_text(folder.report_file, report)
 
 
 def _outcome(run: Run, config: RunConfig) -> tuple[Outcome, dict[str, Any] | None]:

@@ -50,9 +50,9 @@ def read_result(path: Path) -> dict[str, Any]:
 
 def read_others(path: Path) -> list[str]:
     """Read in what other processors that were accepted differ from the first."""
-    others = read_json(path).get("other")
+    others = read_json(path).get("other", ())
     _need(path, isinstance(others, list) and all(isinstance(one, str) for one in others))
-    return others
+    return list(others)
 
 
 def read_rows(path: Path) -> list[tuple[str, dict[str, float]]]:

@@ -1,8 +1,14 @@
-"""Reports: one HTML file with everything inside, which opens without a network."""
+"""Reports: one HTML file with everything inside, which opens without a network.
+
+What a user wrote, such as the header of a table, is text in it, never HTML or mathematics. And the
+report itself says which scripts may run: Plotly and the one that hands the figures to it.
+"""
 
 from __future__ import annotations
 
+import base64
 import functools
+import hashlib
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -25,6 +31,14 @@ from principia.lab.runs.folders import RunFolder
 __all__ = ["claims_report", "races_report", "run_report", "tour_report"]
 
 OF_CLAIMS = ("verdict", "claim", "measured", "control")
+DRAW = """
+for (const place of document.querySelectorAll(".figure")) {
+  Plotly.newPlot(place, JSON.parse(place.nextElementSibling.textContent), {
+    responsive: true, displaylogo: false, plotlyServerURL: "",
+    modeBarButtonsToRemove: ["sendChartToCloud"],
+  });
+}
+"""
 OF_RACES = ("we are", "race", "closest peer, smallest size", "closest peer, largest size")
 
 
@@ -101,9 +115,11 @@ def run_report(folder: RunFolder, result: Mapping[str, Any] | None = None) -> st
         title=page(config.page).title.rstrip("."),
         verdict="holds" if reached else "refuted",
         label="Own data." if experiment is None else "Experiment.",
-        statement=prose_to_html(
-            f"`{config.data.source}`, predicting `{config.data.target}`." if config.data
-            else experiment.statement if experiment else ""
+        statement=(
+            Markup("<code>{}</code>, predicting <code>{}</code>.").format(
+                config.data.source, config.data.target
+            )
+            if config.data else prose_to_html(experiment.statement if experiment else "")
         ),
         columns=("metric", "measured", "goal"),
         rows=[
@@ -186,8 +202,8 @@ def _claim_section(one: Page, name: str, finding: Finding) -> Section:
 
 
 def _figure(anchor: str, figure: Any, name: str = "") -> dict[str, Any]:
-    # "</" would end the script element early
-    data = figure.to_json().replace("</", "<\\/")
+    # "</" would end the element early, and "<!--" would let it go on
+    data = figure.to_json().replace("<", "\\u003c")
     return {"id": anchor, "name": name, "data": Markup(data), "height": figure.layout.height}
 
 
@@ -206,9 +222,21 @@ def _fill(
     described = described or ", ".join(
         f"{name} {value}" for name, value in environment(threads).items()
     )
+    plotly = Markup(get_plotlyjs())
     return _template().render(
-        title=title, lead=lead, passed=passed, verdict=verdict, sections=sections,
-        listing=listing, heads=heads, environment=described, plotly=Markup(get_plotlyjs()),
+        policy=_policy(plotly, DRAW), draw=Markup(DRAW), title=title, lead=lead, passed=passed,
+        verdict=verdict, sections=sections, listing=listing, heads=heads, environment=described,
+        plotly=plotly,
+    )
+
+
+def _policy(*scripts: str) -> str:
+    """Write a Content-Security-Policy for a file: these scripts, and nothing from anywhere."""
+    digests = [hashlib.sha256(one.encode()).digest() for one in scripts]
+    hashes = " ".join(f"'sha256-{base64.b64encode(one).decode()}'" for one in digests)
+    return (
+        f"default-src 'none'; script-src {hashes}; style-src 'unsafe-inline'; "
+        "img-src data: blob:; base-uri 'none'; form-action 'none'"
     )
 
 

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections import OrderedDict
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
 
 from fastapi import FastAPI
 from plotly.offline import get_plotlyjs
@@ -15,32 +13,29 @@ from plotly.offline import get_plotlyjs
 import principia
 from principia.lab.course import catalog, fingerprint
 from principia.lab.environment import cores
-from principia.lab.web.gate.answers import answer_errors
+from principia.lab.web.gate.answers import KeptAnswers, answer_errors
 from principia.lab.web.pages import claims_api, playground_api
 from principia.lab.web.pages import views as page_views
 from principia.lab.web.pages.content import search_index
 from principia.lab.web.pages.playgrounds import Playgrounds
-from principia.lab.web.processes.workers import Limits, Workers
+from principia.lab.web.processes.shares import Shares, machine_memory
+from principia.lab.web.processes.workers import Workers
 from principia.lab.web.runs import api as runs_api
 from principia.lab.web.runs import views as runs_views
 from principia.lab.web.runs.running import Runs
 
 __all__ = ["create_app"]
 
-GIGABYTE = 2**30
-MEASURING = Limits(memory=3 * GIGABYTE, cpu=60, wall=90)  # of one measurement of a claim
 
-
-def create_app(
-    runs_dir: Path, *, data_dir: str | None = None, workers: Workers | None = None
-) -> FastAPI:
+def create_app(runs_dir: Path, *, data_dir: str | None = None) -> FastAPI:
     """Make the application, without its doors: `safety.Safety` goes around it.
 
     Args:
         runs_dir: Folder of the run folders.
         data_dir: Folder with the data sets.
-        workers: Where work is done; by default one process a core.
     """
+    shares = Shares.of(machine_memory(), cores())
+    workers = Workers(slots=shares.measurements.count, waiting=64, limits=shares.measuring())
 
     @contextlib.asynccontextmanager
     async def life(app: FastAPI) -> AsyncIterator[None]:
@@ -56,10 +51,12 @@ def create_app(
         docs_url=None, redoc_url=None, lifespan=life,  # their pages would load from a CDN
         description="Measure claims, run experiments, and train in the playground.",
     )
-    app.state.workers = workers or Workers(slots=cores(), waiting=64, limits=MEASURING)
-    app.state.measured = OrderedDict[str, Any]()
-    app.state.runs = Runs(runs_dir, app.state.workers, data_dir)
-    app.state.playgrounds = Playgrounds(app.state.workers)
+    app.state.workers = workers
+    app.state.measured = KeptAnswers()
+    app.state.runs = Runs(runs_dir, workers, data_dir, share=shares.runs)
+    app.state.playgrounds = Playgrounds(
+        workers, most=shares.playgrounds.count, limits=shares.playing()
+    )
     fingerprint.note(*(page for chapter in catalog.chapters() for page in chapter.pages))
     app.state.plotly = get_plotlyjs().encode()
     app.state.index = search_index(page_views.HERE.page)  # which reads every page, once and for all

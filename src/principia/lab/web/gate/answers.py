@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from collections import OrderedDict
 from collections.abc import Awaitable, Mapping
-from typing import Any, TypeVar
+from typing import Any, TypeVar, final
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
@@ -16,9 +17,13 @@ from principia.lab.params import Failure, UsageError
 from principia.lab.web.pages.rendering import Place, render
 from principia.lab.web.processes.workers import Busy, Superseded
 
-__all__ = ["PROBLEMS", "Conflict", "Missing", "Problem", "answer_errors", "until_gone"]
+__all__ = [
+    "PROBLEMS", "Conflict", "Forbidden", "KeptAnswers", "Missing", "Problem", "answer_errors",
+    "until_gone",
+]
 
 Result = TypeVar("Result")
+KEPT = 64 * 2**20  # bytes of answers that are not made again
 LOOKED = 0.25  # seconds between two looks whether the client is still there
 
 
@@ -36,13 +41,17 @@ class Conflict(UsageError):
     """It cannot be done now."""
 
 
+class Forbidden(UsageError):
+    """Others may do it."""
+
+
 _STATUS: tuple[tuple[type[Exception], int], ...] = (
-    (Missing, 404), (Conflict, 409), (Superseded, 409), (Busy, 503), (UsageError, 422),
-    (Failure, 500),
+    (Missing, 404), (Conflict, 409), (Forbidden, 403), (Superseded, 409), (Busy, 503),
+    (UsageError, 422), (Failure, 500),
 )
 _WORDS = {
     400: "not a request that this server understands",
-    401: "no token", 403: "another origin", 404: "there is no such thing",
+    401: "no token", 403: "from another origin, or not yours", 404: "there is no such thing",
     405: "this method is not for this address", 408: "too slow",
     409: "not now, or replaced by a newer request", 413: "too large", 415: "not JSON",
     422: "a value outside of its domain", 500: "the work failed",
@@ -83,6 +92,7 @@ def _told(
     request: Request, sentence: str, status: int, headers: Mapping[str, str] | None = None
 ) -> Response:
     """Say a sentence: as a page to whoever looks for one, else as JSON."""
+    sentence = sentence.encode(errors="replace").decode()  # it may repeat half a character
     wants_page = "text/html" in request.headers.get("accept", "")
     if wants_page and not request.url.path.startswith("/api/"):
         page = render("problem.html.jinja", Place(), sentence=sentence, status=status)
@@ -95,6 +105,42 @@ def _sentence(error: RequestValidationError) -> str:
     first = error.errors()[0]
     place = ".".join(str(part) for part in first["loc"][1:]) or "the body"
     return f"request: {place[:100]} is not what it must be: {first['msg'].lower()[:200]}."
+
+
+@final
+class KeptAnswers:
+    """Keeps the bytes of answers that were asked for last, up to so many in all.
+
+    Args:
+        most: How many bytes, of questions and answers together.
+    """
+
+    def __init__(self, most: int = KEPT) -> None:
+        self._most, self._answers = most, OrderedDict[str, bytes]()
+        self.size = 0
+
+    def find(self, question: str) -> bytes | None:
+        """Give the answer, if it is there."""
+        answer = self._answers.get(question)
+        if answer is not None:
+            self._answers.move_to_end(question)
+        return answer
+
+    def keep(self, question: str, answer: bytes) -> None:
+        """Keep an answer as long as there is room; what was asked for longest ago goes first."""
+        self._forget(question)
+        size = len(question) + len(answer)
+        if size > self._most:
+            return
+        while self.size + size > self._most:
+            self._forget(next(iter(self._answers)))
+        self._answers[question] = answer
+        self.size += size
+
+    def _forget(self, question: str) -> None:
+        answer = self._answers.pop(question, None)
+        if answer is not None:
+            self.size -= len(question) + len(answer)
 
 
 async def until_gone(request: Request, work: Awaitable[Result]) -> Result:

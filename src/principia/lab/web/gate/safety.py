@@ -1,8 +1,9 @@
 """Who may ask: checks every request before the application sees it, and dresses every answer.
 
-A server on one's own machine is within reach of every page that one's browser opens. So a request
-must name this server as its host, must not come from a page of another site, must bring the token
-where strangers reach the server, and must be small; and an answer says what a browser may do.
+A server on one's own machine is within reach of every page that one's browser opens, and of every
+other user of the machine. So a request must name this server as its host, must not come from a page
+of another site, must bring a token or a session that the server gave out for one, and must be
+small; and an answer says what a browser may do.
 """
 
 from __future__ import annotations
@@ -12,11 +13,10 @@ import ipaddress
 import json
 import logging
 import re
-import secrets
 import socket
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import final
 from urllib.parse import quote
@@ -24,11 +24,13 @@ from urllib.parse import quote
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from principia.lab.params import usage_error
-from principia.lab.web.gate.slow_clients import Instead, WrongTokens, replayed, whole_body
+from principia.lab.web.gate.sessions import Keys, Visitor
+from principia.lab.web.gate.slow_clients import Instead, UnderWay, WrongTokens, replayed, whole_body
 
 __all__ = ["POLICY", "Doors", "Safety", "is_loopback"]
 
 METHODS = "GET, HEAD, POST, DELETE, OPTIONS"
+PIECE = 64 * 1024  # bytes of an answer that are handed to the connection at a time
 LONGEST_URL = 8 * 1024  # bytes of path and query
 # Plotly adds two style elements, an empty one that it fills by rules and the one of its maps, and
 # writes style attributes on the texts and pictures of figures; no attribute can load anything
@@ -51,7 +53,6 @@ _HEADERS = {
 # no honest client encodes a dot or a slash, nor encodes the percent sign of such a code again
 _TRICKS = re.compile(r"[\x00-\x1f\x7f\\]|\.\.|//|%(?:25)*(?:00|2e|2f|5c)", re.IGNORECASE)
 _NAME = re.compile(r"\[[0-9a-f:.]+\]|[0-9a-z_.-]+")
-_SESSION = re.compile(r"[0-9a-f]{32}")  # 128 bits
 _log = logging.getLogger("principia.web")
 
 
@@ -71,11 +72,11 @@ def is_loopback(host: str) -> bool:
 @final
 @dataclass(frozen=True)
 class Doors:
-    """Says where the server listens and what opens it: the names it goes by, and its token."""
+    """Says where the server listens and what opens it: the token of its owner, and its names."""
 
     host: str
     port: int
-    token: str = ""
+    token: str = field(repr=False)
     names: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
@@ -84,37 +85,40 @@ class Doors:
         for name in self.names:
             if not _NAME.fullmatch(_bracketed(name)):
                 raise usage_error("Doors", "names", "host names without scheme and port", name)
-        if not self.token and not is_loopback(self.host):
-            raise usage_error("Doors", "host", "loopback where there is no token", self.host)
+        if not self.token:
+            raise usage_error("Doors", "token", "a secret", self.token)
 
-    @classmethod
-    def locked(cls, host: str, port: int, names: Iterable[str] = ()) -> Doors:
-        """Make the doors of a bind address, with a new token unless it is loopback."""
-        token = "" if is_loopback(host) else secrets.token_urlsafe(24)
-        return cls(host, port, token, tuple(names))
+    @property
+    def local(self) -> bool:
+        """Whether only this machine reaches the server."""
+        return is_loopback(self.host)
 
-    def url(self, host: str = "") -> str:
-        """Write the address for a browser, with the token, under this name or the bound one."""
-        name = host or ("127.0.0.1" if self.host in ("", "0.0.0.0", "::") else self.host)
-        query = f"?token={self.token}" if self.token else ""
+    @cached_property
+    def keys(self) -> Keys:
+        """What opens the doors."""
+        return Keys(self.token)
+
+    def url(self, token: str = "") -> str:
+        """Write the address for a browser, with this token."""
+        name = "127.0.0.1" if self.host in ("", "0.0.0.0", "::") else self.host
+        query = f"?token={token}" if token else ""
         return f"http://{_bracketed(name)}:{self.port}/{query}"
 
     @cached_property
     def _known(self) -> frozenset[str]:
-        own = [self.host] if is_loopback(self.host) else []
-        named = [socket.gethostname(), *self.names] if self.token else []
-        return frozenset(map(_bracketed, ("localhost", "127.0.0.1", "::1", *own, *named)))
+        own = [self.host] if self.local else [socket.gethostname()]
+        return frozenset(map(_bracketed, ("localhost", "127.0.0.1", "::1", *own, *self.names)))
 
     def answers_to(self, host: str) -> bool:
         """Tell whether a Host header means this server.
 
         This is against DNS rebinding: a foreign page whose name suddenly means our address has
         the same origin as we for the browser, and only the Host header still tells its name.
-        An IP literal was asked of no name server; there the token is guard enough.
+        An IP literal was asked of no name server; where others come in, it is one more name.
         """
         split = re.fullmatch(r"(.+):([0-9]+)", host)
         name, port = split.groups() if split else (host, "80")
-        known = name.lower() in self._known or (self.token != "" and _is_address(name.lower()))
+        known = name.lower() in self._known or (not self.local and _is_address(name.lower()))
         return known and port == str(self.port)
 
 
@@ -134,19 +138,20 @@ class Safety:
     """Stands before an ASGI application: refuses, counts, and dresses its answers.
 
     Args:
-        app: The application; `scope["state"]["session"]` tells it who asks.
+        app: The application; `scope["state"]["visitor"]` tells it who asks.
         doors: Where the server listens and what opens it.
         policy: The Content-Security-Policy of answers that bring none of their own.
         body_seconds: How long a whole body may take to come.
         clock: Seconds that only grow, for counting wrong tokens.
+        under_way: Counts the answers that were not read yet.
     """
 
     def __init__(
         self, app: ASGIApp, doors: Doors, *, policy: str = POLICY, body_seconds: float = 15.0,
-        clock: Callable[[], float] = time.monotonic,
+        clock: Callable[[], float] = time.monotonic, under_way: UnderWay | None = None,
     ) -> None:
         self.app, self.doors, self.policy, self.body_seconds = app, doors, policy, body_seconds
-        self._wrong = WrongTokens(clock)
+        self._wrong, self._under_way = WrongTokens(clock), under_way or UnderWay()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Let the request in, or answer it here."""
@@ -156,14 +161,14 @@ class Safety:
         if scope["type"] != "http":
             await send({"type": "websocket.close", "code": 1008})
             return
-        asked = _Asked(scope, self.doors.port)
-        answer = _Answer(asked, send, self.policy)
+        asked = _Asked(scope)
+        answer = _Answer(asked, send, self.policy, self._under_way)
         try:
             self._admit(asked)
-            self._unlock(asked)
+            visitor = self._unlock(asked)
             body = await whole_body(receive, asked.path, asked.headers, self.body_seconds)
             if body is not None:  # else the client has gone
-                await self.app(asked.inner(), replayed(body, receive), answer.send)
+                await self.app(asked.inner(visitor), replayed(body, receive), answer.send)
                 if not answer.begun:
                     raise RuntimeError("the application gave no answer")
         except Instead as instead:
@@ -177,7 +182,7 @@ class Safety:
         """Refuse what no page of ours would send."""
         hosts = asked.headers.get("host", [])
         if len(hosts) != 1 or not self.doors.answers_to(hosts[0]):
-            where = "its IP address" if self.doors.token else self.doors.url("localhost")
+            where = self.doors.url() if self.doors.local else "its IP address"
             raise Instead(421, f"This server does not go by that name. Open {where}.")
         if len(asked.raw_path) + len(asked.query) > LONGEST_URL:
             raise Instead(414, f"The address is longer than {LONGEST_URL} bytes. Shorten it.")
@@ -193,38 +198,45 @@ class Safety:
         if (sites and (asked.api or not reads)) or (origins and not reads):
             raise Instead(403, "A page of another site may not ask this.")
 
-    def _unlock(self, asked: _Asked) -> None:
-        """Want the token, where there is one."""
-        if not self.doors.token:
-            return
-        name = f"principia_token_{self.doors.port}"  # cookies do not know ports
+    def _unlock(self, asked: _Asked) -> Visitor:
+        """Say who asks: whoever has a session of ours, or a token."""
+        keys, name = self.doors.keys, f"principia_session_{self.doors.port}"  # cookies know no port
+        cookies = asked.cookies(name)[:1]
+        known = keys.visitor(cookies[0]) if cookies else None
         pairs = asked.query.split("&") if asked.method == "GET" and not asked.api else []
         given = [pair for pair in pairs if pair.partition("=")[0] == "token"]
-        stored = [value for value in asked.cookies(name) if value][:1]
         bearer = re.findall(r"(?i)^bearer (\S+)", "".join(asked.headers.get("authorization", [])))
-        # one of each kind: who sends a hundred cookies does not get a hundred tries
-        brought = [*stored, *bearer, *(pair.partition("=")[2] for pair in given[:1])]
-        if brought and self._wrong.too_many(asked.address):
-            raise Instead(429, "Too many wrong tokens came from your address. Wait a minute.")
-        token = self.doors.token.encode()
-        if not any(secrets.compare_digest(one.encode(), token) for one in brought):
-            self._wrong.count(asked.address, len(brought))
-            # an old cookie is taken back, so that an open page does not go on being wrong
-            forget = {"set_cookie": asked.cookie(name, "", "; Max-Age=0")} if stored else {}
-            raise Instead(401, "The token is missing or wrong. Paste the whole address that the "
-                          "server printed into the address bar.", www_authenticate="Bearer",
-                          **forget)
+        # one of each kind: who sends a hundred tokens does not get a hundred tries
+        brought = [*bearer, *(pair.partition("=")[2] for pair in given[:1])]
+        who = max(map(keys.opens, brought), default="")  # "owner" before "guest" before nobody
+        if not who and known is None:
+            # an old cookie is taken back; it is no wrong token, because nobody can guess one
+            forget = {"set_cookie": asked.cookie(name, "", "; Max-Age=0")} if cookies else {}
+            raise self._refused(asked.address, len(brought), forget)
+        owner = who == "owner" or (known is not None and known.owner)
         if given:  # out of the address bar, the history and the screen of a lecture hall
             rest = "&".join(pair for pair in pairs if pair not in given)
+            session = keys.session(owner=owner, name=known.session if known else "")
             raise Instead(303, "The token is now in a cookie.",
                           location=asked.raw_path + (f"?{rest}" if rest else ""),
-                          set_cookie=asked.cookie(name, self.doors.token))
+                          set_cookie=asked.cookie(name, session))
+        return Visitor(known.session if known else f"{who} at {asked.address}", owner)
+
+    def _refused(self, address: str, wrong: int, headers: dict[str, str]) -> Instead:
+        """Refuse who has no right token; who tries many is told to wait, and nobody else is."""
+        if wrong and self._wrong.too_many(address):
+            return Instead(429, "Too many wrong tokens came from your address. Wait a minute.",
+                           retry_after="60", **headers)
+        self._wrong.count(address, wrong)
+        return Instead(401, "The token is missing or wrong. Paste the whole address that the "
+                       "server printed into the address bar.", www_authenticate="Bearer",
+                       **headers)
 
 
 class _Asked:
     """What a request says, read once."""
 
-    def __init__(self, scope: Scope, port: int) -> None:
+    def __init__(self, scope: Scope) -> None:
         self.scope = scope
         self.method, self.path, self.scheme = scope["method"], scope["path"], scope["scheme"]
         raw: bytes = scope.get("raw_path") or quote(self.path).encode()
@@ -234,8 +246,6 @@ class _Asked:
             self.headers.setdefault(name.decode("latin-1"), []).append(value.decode("latin-1"))
         self.api = f"{self.path}/".startswith("/api/")
         self.address: str = (scope.get("client") or ("unknown", 0))[0]
-        self.session_name = f"principia_session_{port}"
-        self.session = next(filter(_SESSION.fullmatch, self.cookies(self.session_name)), "")
 
     def cookies(self, name: str) -> list[str]:
         """List the values of a cookie."""
@@ -244,14 +254,17 @@ class _Asked:
         return [value for key, _, value in split if key == name]
 
     def cookie(self, name: str, value: str, more: str = "") -> str:
-        """Write a Set-Cookie header that no script and no foreign page can use."""
-        more += "; Secure" if self.scheme == "https" else ""
-        return f"{name}={value}; HttpOnly; SameSite=Strict; Path=/{more}"
+        """Write a Set-Cookie header that no script can read, and no foreign page can use.
 
-    def inner(self) -> Scope:
-        """Give the scope for the application: with the session, and HEAD asked as GET."""
-        session = self.session or f"address:{self.address}"
-        state = {**self.scope.get("state", {}), "session": session}
+        Lax, because a browser would not send a strict cookie after the file that leads it here,
+        nor after a link in a mail; what more a foreign page may not do, `_admit` refuses.
+        """
+        more += "; Secure" if self.scheme == "https" else ""
+        return f"{name}={value}; HttpOnly; SameSite=Lax; Path=/{more}"
+
+    def inner(self, visitor: Visitor) -> Scope:
+        """Give the scope for the application: with who asks, and HEAD asked as GET."""
+        state = {**self.scope.get("state", {}), "visitor": visitor}
         # the server's own scope still says HEAD, by which it leaves the body out
         return {**self.scope, "state": state, "method": self.method.replace("HEAD", "GET")}
 
@@ -259,21 +272,52 @@ class _Asked:
 class _Answer:
     """The way of an answer out, where it gets its headers."""
 
-    def __init__(self, asked: _Asked, send: Send, policy: str) -> None:
+    def __init__(self, asked: _Asked, send: Send, policy: str, under_way: UnderWay) -> None:
         self._asked, self._send, self._policy = asked, send, policy
+        self._under_way = under_way
+        self._start: Message | None = None
         self.begun = self._over = False
 
     async def send(self, message: Message) -> None:
-        """Pass a message of the application on; HEAD gets the headers only."""
+        """Pass a message of the application on, in pieces; HEAD gets the headers only.
+
+        The next piece goes when the client has read the one before, so that an answer is in memory
+        once, whoever reads it slowly.
+        """
         if self._over:
             return
         if message["type"] == "http.response.start":
-            self.begun = True
-            message = {**message, "headers": self._dressed(message.get("headers", []))}
-        await self._send(message)
-        if self._asked.method == "HEAD":
-            self._over = True  # also of a stream that has no end
-            await self._send({"type": "http.response.body", "body": b"", "more_body": False})
+            self._start = {**message, "headers": self._dressed(message.get("headers", []))}
+            if self._asked.method == "HEAD":  # also of a stream that has no end
+                await self._begin()
+                await self._send({"type": "http.response.body", "body": b"", "more_body": False})
+                self._over = True
+            return
+        body: bytes = message.get("body", b"")
+        if len(body) <= PIECE:
+            await self._begin()
+            await self._send(message)
+        elif self._under_way.begin(body):
+            try:
+                await self._begin()
+                for place in range(0, len(body), PIECE):
+                    more = place + PIECE < len(body) or message.get("more_body", False)
+                    piece = body[place : place + PIECE]
+                    await self._send({**message, "body": piece, "more_body": more})
+            finally:
+                self._under_way.end(body)
+        elif not self.begun:
+            await self.give(Instead(503, "The lab is busy: many large answers are on their way. "
+                                    "Try again in a moment.", retry_after="2"))
+            self._over = True
+        else:
+            raise RuntimeError("there is no room for the rest of an answer")
+
+    async def _begin(self) -> None:
+        """Send the head, if it has not gone."""
+        if self._start is not None:
+            self.begun, start, self._start = True, self._start, None
+            await self._send(start)
 
     async def give(self, instead: Instead) -> None:
         """Say one sentence, as JSON or as a page."""
@@ -288,13 +332,9 @@ class _Answer:
         await self.send({"type": "http.response.body", "body": body})
 
     def _dressed(self, headers: Iterable[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
-        asked = self._asked
-        ours = {*_HEADERS, b"server", *([b"cache-control"] if asked.api else [])}
+        ours = {*_HEADERS, b"server", *([b"cache-control"] if self._asked.api else [])}
         kept = [(name.lower(), value) for name, value in headers if name.lower() not in ours]
         there = dict(kept)
-        if there.get(b"content-type", b"").startswith(b"text/html") and not asked.session:
-            fresh = asked.cookie(asked.session_name, secrets.token_hex(16))
-            kept.append((b"set-cookie", fresh.encode()))
         more = {b"content-security-policy": self._policy.encode(),
-                b"cache-control": b"no-store" if asked.api else b"no-cache", **_HEADERS}
+                b"cache-control": b"no-store" if self._asked.api else b"no-cache", **_HEADERS}
         return kept + [(name, value) for name, value in more.items() if name not in there]

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
-from collections import OrderedDict, deque
+import logging
+from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Mapping
 from typing import Any, Final, final
 
@@ -19,8 +20,8 @@ from starlette.types import Message, Receive
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 __all__ = [
-    "SETTINGS", "Instead", "PatientProtocol", "WrongTokens", "raise_file_limit", "replayed",
-    "whole_body",
+    "SETTINGS", "Instead", "PatientProtocol", "UnderWay", "WrongTokens", "raise_file_limit",
+    "replayed", "whole_body",
 ]
 
 SETTINGS: Final[Mapping[str, Any]] = {
@@ -30,6 +31,7 @@ SETTINGS: Final[Mapping[str, Any]] = {
     "h11_max_incomplete_event_size": 16 * 1024, "timeout_keep_alive": 5,
 }
 BODY, LARGE_BODY = 64 * 1024, 2 * 1024 * 1024  # bytes; a table for the playground is large
+MOST_UNDER_WAY = 256 * 1024 * 1024  # bytes of answers that were not read yet
 WRONG_TOKENS, WINDOW, ADDRESSES = 20, 60.0, 4096  # so many in so many seconds; addresses kept
 MOST_FILES = 65536
 _PLAIN = [
@@ -104,6 +106,34 @@ def replayed(body: bytes, receive: Receive) -> Receive:
 
 
 @final
+class UnderWay:
+    """Counts the bytes of answers on their way; an answer that goes to many is there once.
+
+    Args:
+        most: How many bytes may be on their way.
+    """
+
+    def __init__(self, most: int = MOST_UNDER_WAY) -> None:
+        self._most, self._readers, self._size = most, Counter[int](), 0
+
+    def begin(self, body: bytes) -> bool:
+        """Count a body from now on; refuse one for which there is no room."""
+        new = 0 if id(body) in self._readers else len(body)
+        if self._size + new > self._most:
+            return False
+        self._size += new
+        self._readers[id(body)] += 1
+        return True
+
+    def end(self, body: bytes) -> None:
+        """Count it no more."""
+        self._readers[id(body)] -= 1
+        if not self._readers[id(body)]:
+            del self._readers[id(body)]
+            self._size -= len(body)
+
+
+@final
 class WrongTokens:
     """Counts wrong tokens by address, in bounded memory."""
 
@@ -135,6 +165,25 @@ def _household(address: str) -> str:
     return str(network)
 
 
+class _Quiet(logging.Filter):
+    """Counts what is no HTTP instead of telling of each: anybody could fill the log with it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.count = 0
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Let the first, the tenth, the hundredth through, and everything else."""
+        if record.msg != "Invalid HTTP request received.":
+            return True
+        self.count += 1
+        record.msg, record.args = "%d invalid requests so far", (self.count,)
+        return str(self.count).strip("0") == "1"
+
+
+_quiet = _Quiet()
+
+
 class PatientProtocol(H11Protocol):
     """Speaks HTTP with one client, as long as the client keeps going.
 
@@ -154,6 +203,7 @@ class PatientProtocol(H11Protocol):
         """Start the clock, or close at once when there are too many already."""
         full = len(self.connections) >= self.most_connections
         super().connection_made(transport)
+        self.logger.addFilter(_quiet)  # which adds it once
         mine = self.client and self.client[0]
         alike = sum(
             isinstance(other, H11Protocol) and other.client is not None and other.client[0] == mine

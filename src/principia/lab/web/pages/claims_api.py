@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections import OrderedDict
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Path, Request
+from fastapi.responses import Response
 from pydantic import BaseModel, ConfigDict, Field
 
 from principia.lab.course import catalog
 from principia.lab.course.fingerprint import of_claims
 from principia.lab.evidence.kept import fresh_finding
 from principia.lab.params import UsageError, settings
-from principia.lab.web.gate.answers import PROBLEMS, Missing, until_gone
+from principia.lab.web.gate.answers import PROBLEMS, KeptAnswers, Missing, until_gone
 from principia.lab.web.processes import work
 
 __all__ = ["router"]
@@ -24,7 +24,6 @@ Name = Annotated[str, Path(pattern=r"^\w+$", max_length=100)]
 Whole = Annotated[int, Field(ge=-(10**15), le=10**15)]
 Real = Annotated[float, Field(allow_inf_nan=False)]
 Value = bool | Whole | Real | Annotated[str, Field(max_length=1000)] | None
-KEPT = 256  # measurements of a claim are the same each time; so many are not made again
 
 
 class Turned(BaseModel):
@@ -58,19 +57,18 @@ async def measure(request: Request, chapter: Name, page: Name, claim: Name, turn
     """Measure a claim with these knobs."""
     where, one = _find(chapter, page, claim)
     knobs = settings(one.key, one.knobs, turned.knobs)  # refused here, before a worker is asked
-    kept: OrderedDict[str, Any] = request.app.state.measured
-    question = json.dumps([one.key, turned.seed, knobs], sort_keys=True, default=list)
+    kept: KeptAnswers = request.app.state.measured
     now = of_claims(where)
-    if question not in kept or kept[question]["code"] != now:
+    question = json.dumps([one.key, now, turned.seed, knobs], sort_keys=True, default=list)
+    answer = kept.find(question)  # a measurement is the same each time
+    if answer is None:
         job = request.app.state.workers.run(
-            request.state.session, one.key, work.measure, where.key, claim, turned.seed,
+            request.state.visitor.session, one.key, work.measure, where.key, claim, turned.seed,
             turned.knobs,
         )
-        kept[question] = await until_gone(request, job)
-    kept.move_to_end(question)
-    while len(kept) > KEPT:
-        kept.popitem(last=False)
-    return _told(kept[question], now)
+        answer = json.dumps(_told(await until_gone(request, job), now), allow_nan=False).encode()
+        kept.keep(question, answer)
+    return Response(answer, media_type="application/json")
 
 
 class Seeded(BaseModel):
@@ -93,7 +91,7 @@ async def check(request: Request, chapter: Name, page: Name, claim: Name, seeded
             "control": {**work.shown(finding.controls[0]), "stale": False},
         }
     job = request.app.state.workers.run(
-        request.state.session, one.key, work.check, where.key, claim, seeded.seed
+        request.state.visitor.session, one.key, work.check, where.key, claim, seeded.seed
     )
     found, now = await until_gone(request, job), of_claims(where)
     return {
@@ -105,7 +103,8 @@ async def check(request: Request, chapter: Name, page: Name, claim: Name, seeded
 
 def _told(seen: dict[str, Any], now: str) -> dict[str, Any]:
     """Say of what a worker saw whether it is of the code that there is now."""
-    return {**seen, "stale": seen["code"] != now}
+    told = {name: one for name, one in seen.items() if name != "code"}
+    return {**told, "stale": seen["code"] != now}
 
 
 def _find(chapter: str, page: str, claim: str) -> tuple[catalog.Page, Any]:

@@ -142,7 +142,7 @@ async def make(request: Request, asked: NewPlayground) -> Any:
             raise usage_error("Playground", "window", "x0 < x1 and y0 < y1", asked.window)
     setup = asked.setup.model_dump(exclude_unset=True)
     playgrounds: Playgrounds = request.app.state.playgrounds
-    work = playgrounds.make(request.state.session, setup, asked.steps, asked.window)
+    work = playgrounds.make(request.state.visitor.session, setup, asked.steps, asked.window)
     return await until_gone(request, work)
 
 
@@ -156,13 +156,14 @@ async def nothing_to_get() -> None:
 async def step(request: Request, moved: Moved) -> Any:
     """Take steps, or take them back, and show what has become of it."""
     playgrounds: Playgrounds = request.app.state.playgrounds
-    return await playgrounds.step(request.state.session, moved.steps, moved.units, moved.number)
+    session = request.state.visitor.session
+    return await playgrounds.step(session, moved.steps, moved.units, moved.number)
 
 
 @router.post("/columns", response_model=Columns)
 async def columns(request: Request, pasted: Pasted) -> Any:
     """Describe the columns of a table, for a choice among them."""
     job = request.app.state.workers.run(
-        request.state.session, "playground columns", playground_worker.columns, pasted.csv
+        request.state.visitor.session, "playground columns", playground_worker.columns, pasted.csv
     )
     return await until_gone(request, job)

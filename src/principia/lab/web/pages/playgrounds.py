@@ -16,15 +16,12 @@ from principia.lab.web.processes.workers import Busy, Conversation, Limits, Supe
 
 __all__ = ["Playgrounds"]
 
-MOST = 6  # playgrounds at a time: each is a process with torch
 # seconds that an idle one is left to its visitor while another visitor waits; one that was closed
 # is made again, and taken to the same step, as soon as its visitor moves it
 SPARED = 5.0
 IDLE = 600.0  # seconds after which it is closed in any case
 ANSWER = 20.0  # seconds for one answer: nobody watches longer
 STRIDE = 500  # steps of one message, so that a long way is many short answers
-# a network of 200,000 parameters with its snapshots fits; half an hour is a long play
-LIMITS = Limits(memory=2 * 2**30, cpu=30 * 60, wall=math.inf)
 CLOSED = "The playground has been closed. Set it up again."
 REPLACED = "Another window has taken over the playground, of which you have one. Set it up again."
 
@@ -47,15 +44,18 @@ class Playgrounds:
 
     Args:
         workers: Where children come from.
-        most: How many there may be.
+        most: How many there may be; each is a process with torch.
+        limits: What each may use.
         spared: Seconds for which an idle one is not closed for another visitor.
         idle: Seconds after which an idle one is closed.
     """
 
     def __init__(
-        self, workers: Workers, *, most: int = MOST, spared: float = SPARED, idle: float = IDLE
+        self, workers: Workers, *, most: int, limits: Limits, spared: float = SPARED,
+        idle: float = IDLE,
     ) -> None:
-        self._workers, self._most, self._spared, self._idle = workers, most, spared, idle
+        self._workers, self._most, self._limits = workers, most, limits
+        self._spared, self._idle = spared, idle
         self._places: dict[str, _Place] = {}
         self._starting: dict[str, asyncio.Task[_Place]] = {}
         self._numbers = itertools.count(1)
@@ -146,7 +146,7 @@ class Playgrounds:
 
     async def _start(self, session: str) -> _Place:
         try:
-            child = await self._workers.converse(playground_worker.playground, limits=LIMITS)
+            child = await self._workers.converse(playground_worker.playground, limits=self._limits)
             self._places[session] = _Place(child, _now())
         finally:
             del self._starting[session]

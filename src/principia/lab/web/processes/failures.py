@@ -4,6 +4,7 @@ What comes from a child is JSON bytes behind one letter that says what they are.
 ever unpickled: a child computes with what strangers typed.
 """
 
+import errno
 import json
 import logging
 import signal
@@ -46,8 +47,22 @@ _KINDS = {"usage": UsageError, "failure": Failure, "stopped": Stopped, "crashed"
 
 def lacks_memory(text: str) -> bool:
     """Tell whether an error is about memory: torch has no exception of its own for it."""
-    marks = ("MemoryError", "can't allocate memory", "DefaultCPUAllocator", "bad_alloc")
+    marks = (
+        "MemoryError", "can't allocate memory", "Cannot allocate memory", "DefaultCPUAllocator",
+        "bad_alloc", "can't start new thread",
+    )
     return any(mark in text for mark in marks)
+
+
+def _about_memory(error: BaseException | None) -> bool:
+    """Tell whether an error, or what led to it, is about memory."""
+    while error is not None:
+        if isinstance(error, MemoryError) or getattr(error, "errno", None) == errno.ENOMEM:
+            return True
+        if isinstance(error, (RuntimeError, ImportError)) and lacks_memory(str(error)):
+            return True
+        error = error.__cause__ or error.__context__
+    return False
 
 
 def as_result(value: Any) -> bytes:
@@ -61,6 +76,7 @@ def as_result(value: Any) -> bytes:
 
 def describe(error: BaseException, limits: Limits) -> bytes:
     """Write why there is no result; called while the error is handled."""
+    limits.make_room()
     line = " ".join(f"{type(error).__name__}: {error}".split())
     if isinstance(error, KeyboardInterrupt):
         kind, text = "stopped", "The work was stopped."
@@ -68,7 +84,7 @@ def describe(error: BaseException, limits: Limits) -> bytes:
         kind, text = "usage", str(error)
     elif isinstance(error, Failure):
         kind, text = "failure", str(error)
-    elif isinstance(error, MemoryError) or (isinstance(error, RuntimeError) and lacks_memory(line)):
+    elif _about_memory(error):
         kind, text = "failure", limits.needs_memory
     else:
         kind, text = "crashed", line

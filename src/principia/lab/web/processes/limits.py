@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import final
 
-__all__ = ["LARGEST", "Limits"]
+__all__ = ["LARGEST", "LAST_WORDS", "Limits"]
 
 LARGEST = 32 * 2**20  # bytes of one answer: a page cannot draw more
+LAST_WORDS = 64 * 2**20  # bytes beyond its memory for a child to say that it has run out of it
 FIRST_TO_GO = "500"  # of 1000, in the kernel's order of whom to kill
 NEXT = "Turn the knobs down, or use the command line, which has no such limits."
 
@@ -34,7 +35,7 @@ class Limits:
     wall: float
 
     def impose(self) -> None:
-        """Hold this process to them for the rest of its life; it cannot lift them again."""
+        """Hold this process to them for the rest of its life, but for its last words."""
         _lower(resource.RLIMIT_CORE, 0, 0)  # a dump of torch would fill the disk
         with contextlib.suppress(OSError):  # if memory runs out: this one, rather than the server
             Path("/proc/self/oom_score_adj").write_text(FIRST_TO_GO)
@@ -43,7 +44,15 @@ class Limits:
             _lower(resource.RLIMIT_CPU, seconds, seconds + 1)
         own = _address_space()
         if own and math.isfinite(self.memory):
-            _lower(resource.RLIMIT_AS, own + int(self.memory), own + int(self.memory))
+            most = own + int(self.memory)
+            _lower(resource.RLIMIT_AS, most, most + LAST_WORDS)
+
+    @staticmethod
+    def make_room() -> None:
+        """Let this process, which may have no memory left, say why it ends."""
+        hard = resource.getrlimit(resource.RLIMIT_AS)[1]
+        with contextlib.suppress(ValueError, OSError):
+            resource.setrlimit(resource.RLIMIT_AS, (hard, hard))
 
     @property
     def needs_memory(self) -> str:

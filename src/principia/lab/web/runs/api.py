@@ -12,6 +12,7 @@ from fastapi.responses import StreamingResponse
 from pydantic import BaseModel
 
 from principia.lab.web.gate.answers import PROBLEMS, Missing
+from principia.lab.web.gate.sessions import Visitor
 from principia.lab.web.runs import run_store
 from principia.lab.web.runs.running import RunRequest, Runs
 
@@ -126,13 +127,13 @@ class Comparison(BaseModel):
 @router.get("", response_model=list[Listed])
 def listed(request: Request) -> Any:
     """List all runs, newest first."""
-    return _runs(request).listed()
+    return _runs(request).listed(_visitor(request))
 
 
 @router.post("", response_model=Begun, status_code=202)
 async def start(request: Request, wanted: RunRequest) -> Any:
     """Start an experiment; one of a session runs at a time."""
-    return {"name": await _runs(request).start(request.state.session, wanted)}
+    return {"name": await _runs(request).start(_visitor(request), wanted)}
 
 
 @router.api_route("", methods=["DELETE", "OPTIONS"], include_in_schema=False)
@@ -151,7 +152,7 @@ def compare(request: Request, names: Several) -> Any:
 @router.get("/{name}", response_model=Described)
 def describe(request: Request, name: str) -> Any:
     """Tell all about a run."""
-    return _runs(request).describe(name)
+    return _runs(request).describe(_visitor(request), name)
 
 
 @router.get("/{name}/curves", response_model=Curves)
@@ -171,14 +172,14 @@ def figure(request: Request, name: str, figure: str) -> Any:
 
 @router.post("/{name}/cancel", response_model=Named, status_code=202)
 async def cancel(request: Request, name: str) -> Any:
-    """Stop a run after its present step; it can be resumed."""
-    return {"name": name, "status": await _runs(request).cancel(name)}
+    """Stop a run of yours after its present step; it can be resumed. The owner stops any."""
+    return {"name": name, "status": await _runs(request).cancel(_visitor(request), name)}
 
 
 @router.post("/{name}/resume", response_model=Named, status_code=202)
 async def resume(request: Request, name: str) -> Any:
     """Go on with a run that was interrupted; it ends as if nothing had happened."""
-    return {"name": name, "status": await _runs(request).resume(request.state.session, name)}
+    return {"name": name, "status": await _runs(request).resume(_visitor(request), name)}
 
 
 @router.get(
@@ -195,7 +196,8 @@ async def events(
     `restart` says that the numbers begin anew; `figure` names one that is new or has changed;
     `say` is a line that it said, `at` its place; after `end` nothing comes.
     """
-    found = await asyncio.to_thread(_runs(request).events, name, last_event_id)
+    runs, visitor = _runs(request), _visitor(request)
+    found = await asyncio.to_thread(runs.events, visitor, name, last_event_id)
 
     async def encoded() -> AsyncIterator[bytes]:
         yield b"retry: 2000\n\n"
@@ -208,3 +210,7 @@ async def events(
 
 def _runs(request: Request) -> Runs:
     return request.app.state.runs
+
+
+def _visitor(request: Request) -> Visitor:
+    return request.state.visitor

@@ -1,4 +1,4 @@
-"""The experiments that this server runs: a few at a time, one a session, the others in a queue."""
+"""The experiments that this server runs: one or two at a time, one a session, others in a queue."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from typing import Any, final
 from principia.lab.params import Failure, UsageError
 from principia.lab.runs.folders import RunFolder, discard_if_empty
 from principia.lab.web.gate.answers import Conflict
+from principia.lab.web.gate.sessions import Visitor
+from principia.lab.web.processes.shares import Share
 from principia.lab.web.processes.workers import Busy, Job, Limits, Workers
 from principia.lab.web.runs import run_store
 from principia.lab.web.runs.eta import Eta
 from principia.lab.web.runs.worker import attempt
 
-__all__ = ["AT_ONCE", "QueuedRun", "RunQueue"]
+__all__ = ["QueuedRun", "RunQueue"]
 
-AT_ONCE = 2  # experiments; they share the machine with measurements and playgrounds
 WAITING = 8  # who comes later would wait for hours
 GRACE = 10.0  # seconds to end a step and save, which takes far less for every model of the course
 CLOSING = 3.0  # the same when the server ends, where somebody waits at a terminal
-MEMORY = 12 * 2**30  # bytes: the largest data set of the course several times, on a machine of 16
 SECONDS = 6 * 3600.0  # on the clock and on each core; what takes longer is for the command line
 REMEMBERED = 64  # ended runs whose last words are kept
 LINES = 200  # of what a run says
@@ -52,6 +52,10 @@ class QueuedRun:
         """Whether it waits, runs, or was asked to stop."""
         return "stopping" if self.stopping else "running" if self.begun else "waiting"
 
+    def obeys(self, visitor: Visitor) -> bool:
+        """Whether this visitor may stop it: who started it, or who owns the server."""
+        return visitor.owner or visitor.session == self.session
+
     def hear(self, message: dict[str, Any]) -> None:
         """Take what the worker tells."""
         self.eta.hear(message.get("progress"))
@@ -72,10 +76,11 @@ class RunQueue:
 
     Args:
         workers: Where experiments run.
+        share: How many at once, and the memory of each.
     """
 
-    def __init__(self, workers: Workers) -> None:
-        self._workers = workers
+    def __init__(self, workers: Workers, share: Share) -> None:
+        self._workers, self._share = workers, share
         self._active: dict[str, QueuedRun] = {}
         self._waiting: deque[QueuedRun] = deque()
         self._past: OrderedDict[str, QueuedRun] = OrderedDict()
@@ -114,8 +119,9 @@ class RunQueue:
                     "end."
                 )
         if len(self._waiting) >= WAITING:
+            running = len(self._active) - len(self._waiting)
             raise Busy(
-                f"The lab is busy: {AT_ONCE} experiments run and {WAITING} wait. Try again later."
+                f"The lab is busy: {running} experiments run and {WAITING} wait. Try again later."
             )
 
     def admit(self, queued: QueuedRun) -> None:
@@ -146,7 +152,7 @@ class RunQueue:
 
     def _fill(self) -> None:
         """Begin what waits, as far as there is room."""
-        while self._waiting and sum(one.begun for one in self._active.values()) < AT_ONCE:
+        while self._waiting and sum(one.begun for one in self._active.values()) < self._share.count:
             queued = self._waiting.popleft()
             queued.begun = True
             task = asyncio.create_task(self._work(queued))
@@ -158,7 +164,9 @@ class RunQueue:
         refused = ""
         try:
             # the kernel adds up the time of all threads
-            limits = Limits(MEMORY, SECONDS * queued.folder.config.threads, SECONDS)
+            limits = Limits(
+                self._share.memory, SECONDS * queued.folder.config.threads, SECONDS
+            )
             path = str(queued.folder.path)
             queued.job = await self._workers.listen(attempt, path, limits=limits, heard=queued.hear)
             if queued.stopping:

@@ -17,8 +17,10 @@ from principia.lab.params import UsageError, shown
 from principia.lab.runs.execution import create
 from principia.lab.runs.folders import RunConfig, RunFolder
 from principia.lab.training.factories import settings_with_callbacks
-from principia.lab.web.gate.answers import Conflict, Missing
+from principia.lab.web.gate.answers import Conflict, Forbidden, Missing
+from principia.lab.web.gate.sessions import Visitor
 from principia.lab.web.pages.content import text_of
+from principia.lab.web.processes.shares import Share
 from principia.lab.web.processes.workers import Busy, Workers
 from principia.lab.web.runs import run_store
 from principia.lab.web.runs.following import Event, Seen, curves_of, figure_paths, follow
@@ -71,47 +73,58 @@ class Runs:
         runs_dir: Folder of the run folders.
         workers: Where experiments run.
         data_dir: Folder with the data sets.
+        share: How many experiments run at once, and the memory of each.
     """
 
-    def __init__(self, runs_dir: Path, workers: Workers, data_dir: str | None = None) -> None:
+    def __init__(
+        self, runs_dir: Path, workers: Workers, data_dir: str | None = None, *, share: Share
+    ) -> None:
         if data_dir is not None and not Path(data_dir).is_dir():
             raise UsageError(f"run: folder {shown(data_dir)} does not exist. Name the data folder.")
         self.runs_dir = runs_dir.resolve()
         self._data_dir = str(Path(data_dir).resolve()) if data_dir else None
-        self._queue = RunQueue(workers)
+        self._queue = RunQueue(workers, share)
         self.listeners = 0  # who follow a run now
         self._turn = asyncio.Lock()  # of whoever starts: two at once would both find a free place
 
     # What a client can do
 
-    async def start(self, session: str, request: RunRequest) -> str:
+    async def start(self, visitor: Visitor, request: RunRequest) -> str:
         """Begin a new run, or let it wait for its turn; give its name."""
         async with self._turn:
             config, command = await asyncio.to_thread(self._config, request)
-            self._queue.need_place(session)
+            self._queue.need_place(visitor.session)
             folder = await asyncio.to_thread(create, self.runs_dir, config, command)
-            self._queue.admit(QueuedRun(session, folder))
+            self._queue.admit(QueuedRun(visitor.session, folder))
             return folder.name
 
-    async def resume(self, session: str, name: str) -> str:
+    async def resume(self, visitor: Visitor, name: str) -> str:
         """Go on with a run that was interrupted; give its new status."""
         async with self._turn:
-            folder, state = await asyncio.to_thread(self._found, name)
+            folder, state = await asyncio.to_thread(self._found, visitor, name)
             if not state["resumable"]:
                 unusable = "cannot be resumed: its folder cannot be read or written."
                 raise Conflict(f"run: {name} {_NOT_AGAIN.get(state['status'], unusable)}")
-            self._queue.need_place(session)
-            queued = QueuedRun(session, folder, resumed=True)
+            self._queue.need_place(visitor.session)
+            queued = QueuedRun(visitor.session, folder, resumed=True)
             self._queue.admit(queued)
             return queued.status
 
-    async def cancel(self, name: str) -> str:
-        """Stop a run after its present step, or take it out of the queue; give its new status."""
+    async def cancel(self, visitor: Visitor, name: str) -> str:
+        """Stop a run after its present step, or take it out of the queue; give its new status.
+
+        Only who started it may, or who owns the server.
+        """
         queued = self._queue.queued(name)
         if queued is None:
-            _, state = await asyncio.to_thread(self._found, name)
+            _, state = await asyncio.to_thread(self._found, visitor, name)
             why = f"cannot be stopped here. {state['note']}" if state["note"] else "does not run."
             raise Conflict(f"run: {name} {why}")
+        if not queued.obeys(visitor):
+            raise Forbidden(
+                f"run: {name} was started by another visitor, who can stop it, as the owner of "
+                "this server can. Ask one of them."
+            )
         self._queue.cancel(queued)
         return queued.status if queued.begun else "interrupted"
 
@@ -121,9 +134,9 @@ class Runs:
 
     # What a client can see
 
-    def listed(self) -> list[dict[str, Any]]:
+    def listed(self, visitor: Visitor) -> list[dict[str, Any]]:
         """List all runs, newest first."""
-        return [self._summary(one) for one in run_store.folders(self.runs_dir)]
+        return [self._summary(one, visitor) for one in run_store.folders(self.runs_dir)]
 
     def of_page(self, key: str) -> list[dict[str, Any]]:
         """List the newest runs of a page's experiments."""
@@ -132,16 +145,16 @@ class Runs:
         return [
             {
                 "name": folder.name, "key": folder.config.key,
-                "status": self._state(folder)["status"],
+                "status": self._status(folder),
             }
             for folder in own[:20]
         ]
 
-    def describe(self, name: str) -> dict[str, Any]:
+    def describe(self, visitor: Visitor, name: str) -> dict[str, Any]:
         """Tell all about one run, but its figures."""
         folder = self.folder(name)
         return {
-            **self._summary(folder),
+            **self._summary(folder, visitor),
             "said": self._words(name)[0],
             "curves": curves_of(folder),
             "figures": list(figure_paths(folder)),
@@ -157,19 +170,24 @@ class Runs:
             return past.folder
         raise Missing(f"There is no run {shown(name)}. Look for it in the list of runs.")
 
-    def events(self, name: str, mark: str = "") -> AsyncGenerator[Event, None]:
+    def events(
+        self, visitor: Visitor, name: str, mark: str = ""
+    ) -> AsyncGenerator[Event, None]:
         """Follow a run until it is over.
 
         Args:
+            visitor: Who follows it.
             name: Which run.
             mark: The id of the last event that the client got; without it, all is told.
         """
         folder = self.folder(name)
         if self.listeners >= LISTENERS:
             raise Busy(f"The lab is busy: {LISTENERS} pages follow runs already. Close some.")
-        return self._events(folder, mark)
+        return self._events(folder, visitor, mark)
 
-    async def _events(self, folder: RunFolder, mark: str) -> AsyncGenerator[Event, None]:
+    async def _events(
+        self, folder: RunFolder, visitor: Visitor, mark: str
+    ) -> AsyncGenerator[Event, None]:
         if self.listeners >= LISTENERS:  # many came at once; this one will come again
             return
         self.listeners += 1
@@ -181,10 +199,10 @@ class Runs:
                 raise _Closed
             if self._queue.queued(folder.name):
                 rested = None
-                return Seen(self._state(folder), *self._words(folder.name))
+                return Seen(self._state(folder, visitor), *self._words(folder.name))
             now = asyncio.get_running_loop().time()
             if rested is None or now - rested[0] >= ELSEWHERE:
-                state = await asyncio.to_thread(self._state, folder)
+                state = await asyncio.to_thread(self._state, folder, visitor)
                 over = state["status"] not in ACTIVE
                 rested = now, Seen(state, *self._words(folder.name), over)
             return rested[1]
@@ -198,24 +216,28 @@ class Runs:
         finally:
             self.listeners -= 1
 
-    def _found(self, name: str) -> tuple[RunFolder, dict[str, Any]]:
+    def _found(self, visitor: Visitor, name: str) -> tuple[RunFolder, dict[str, Any]]:
         folder = self.folder(name)
-        return folder, self._state(folder)
+        return folder, self._state(folder, visitor)
 
-    def _summary(self, folder: RunFolder) -> dict[str, Any]:
+    def _summary(self, folder: RunFolder, visitor: Visitor) -> dict[str, Any]:
         known = {name: one for name, one in run_store.facts(folder).items() if name != "broken"}
         return {
             "name": folder.name, **known, "numbers": run_store.numbers(folder),
-            **self._state(folder)
+            **self._state(folder, visitor)
         }
 
-    def _state(self, folder: RunFolder) -> dict[str, Any]:
-        """Tell how a run stands: all that changes while it runs."""
-        queued, told = self._queue.queued(folder.name), self._queue.last_words(folder.name)
-        broken = run_store.facts(folder)["broken"]
-        status = run_store.BROKEN if broken else self._queue.status(folder)
+    def _status(self, folder: RunFolder) -> str:
+        told = self._queue.last_words(folder.name)
         if told is not None and told.discarded:
-            status = "failed"
+            return "failed"
+        broken = run_store.facts(folder)["broken"]
+        return run_store.BROKEN if broken else self._queue.status(folder)
+
+    def _state(self, folder: RunFolder, visitor: Visitor) -> dict[str, Any]:
+        """Tell how a run stands: all that changes while it runs, and what this visitor may do."""
+        queued, told = self._queue.queued(folder.name), self._queue.last_words(folder.name)
+        broken, status = run_store.facts(folder)["broken"], self._status(folder)
         place = self._queue.place(queued) if queued and status == "waiting" else None
         note = f"It waits for its turn: place {place} in the queue." if place else ""
         if queued is None and status == "running":
@@ -224,7 +246,7 @@ class Runs:
             "status": status, "place": place, "note": note,
             "progress": queued.eta.to_json() if queued else None,
             "problem": (told.problem if told else "") or broken,
-            "cancellable": queued is not None and not queued.stopping,
+            "cancellable": queued is not None and not queued.stopping and queued.obeys(visitor),
             "resumable": status == "interrupted",
             "report": folder.report_file.is_file(),
         }

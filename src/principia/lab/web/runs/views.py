@@ -29,14 +29,15 @@ ALONE = {
 @router.get("/runs")
 def runs(request: Request) -> str:
     """Show all runs."""
-    listed = [{**one, "url": _address(one["name"])} for one in _runs(request).listed()]
+    found = _runs(request).listed(request.state.visitor)
+    listed = [{**one, "url": _address(one["name"])} for one in found]
     return render("runs.html.jinja", HERE, runs=listed)
 
 
 @router.get("/runs/{name}")
 def run(request: Request, name: str) -> str:
     """Show one run."""
-    found = _runs(request).describe(name)
+    found = _runs(request).describe(request.state.visitor, name)
     page, experiment = _experiment(found["page"], found["experiment"])
     return render(
         "run.html.jinja", HERE, run=found, url=_address(name), page=page, experiment=experiment,
