@@ -235,8 +235,9 @@ def test_a_checkpoint_of_another_run_is_refused(tmp_path, data):
     """Even where its training looks the same: runs differ in what they were asked, and of what."""
     for name, knob in (("one", 1), ("other", 2)):
         (tmp_path / name).mkdir()
-        record = {"asked": {"knobs": {"pairs": knob}}, "code": "abc", "environment": {}}
-        (tmp_path / name / "config.json").write_text(json.dumps({**record, "began": name}))
+        record = {"asked": {"knobs": {"pairs": knob}}, "code": "abc", "environment": {},
+                  "command": name, "began": "2026-01-01T00:00:00+00:00", "git": ""}
+        (tmp_path / name / "config.json").write_text(json.dumps(record))
     with pytest.raises(KeyboardInterrupt):
         train(tmp_path / "one", data, stop_after=3)
     shutil.copytree(tmp_path / "one" / "checkpoints", tmp_path / "other" / "checkpoints")

@@ -110,16 +110,19 @@ def asked(
     return asyncio.run(ask())
 
 
-def called(app, **scope):
-    """Call an ASGI application with a scope of our own; give what it sent."""
-    sent = []
+def called(app, *later, **scope):
+    """Call an ASGI application with a scope of our own; give what it sent.
+
+    It hears of an empty body, and later of these kinds of messages.
+    """
+    sent, kinds = [], iter(later)
     own = {"host": HOST, **BEARER}
     whole = {"type": "http", "method": "GET", "path": "/", "query_string": b"", "scheme": "http",
              "headers": [(name.encode(), value.encode()) for name, value in own.items()],
              "client": ("127.0.0.1", 5), **scope}
 
     async def receive():
-        return {"type": "http.request", "body": b"", "more_body": False}
+        return {"type": next(kinds, "http.request"), "body": b"", "more_body": False}
 
     async def send(message):
         sent.append(message)
@@ -573,6 +576,17 @@ def test_errors_are_one_sentence_for_people_and_for_programs():
     for answer in (asked(Lab(), path=path), asked(Lab(), path="/api//x", headers=PAGE)):
         assert list(answer.json()) == ["error"]
         assert answer.json()["error"] in page.text
+
+
+@pytest.mark.parametrize("left", [True, False])
+def test_no_answer_is_a_mistake_unless_the_client_has_left(caplog, left):
+    async def silent(scope, receive, send):
+        await receive()
+        await receive()
+
+    messages = ("http.request", "http.disconnect" if left else "http.request")
+    sent = called(Safety(silent, OPEN), *messages)
+    assert bool(sent) == ("gave no answer" in caplog.text) == (not left)
 
 
 def test_what_breaks_is_logged_and_not_told(caplog):

@@ -163,13 +163,19 @@ class Safety:
             return
         asked = _Asked(scope)
         answer = _Answer(asked, send, self.policy, self._under_way)
+
+        async def heard() -> Message:
+            message = await receive()
+            answer.unwanted = answer.unwanted or message["type"] == "http.disconnect"
+            return message
+
         try:
             self._admit(asked)
             visitor = self._unlock(asked)
-            body = await whole_body(receive, asked.path, asked.headers, self.body_seconds)
+            body = await whole_body(heard, asked.path, asked.headers, self.body_seconds)
             if body is not None:  # else the client has gone
-                await self.app(asked.inner(visitor), replayed(body, receive), answer.send)
-                if not answer.begun:
+                await self.app(asked.inner(visitor), replayed(body, heard), answer.send)
+                if not (answer.begun or answer.unwanted):
                     raise RuntimeError("the application gave no answer")
         except Instead as instead:
             await answer.give(instead)
@@ -277,6 +283,7 @@ class _Answer:
         self._under_way = under_way
         self._start: Message | None = None
         self.begun = self._over = False
+        self.unwanted = False  # the client has gone
 
     async def send(self, message: Message) -> None:
         """Pass a message of the application on, in pieces; HEAD gets the headers only.
