@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any, final
 from urllib.parse import urlsplit
 
-from principia.lab.data.zips import DAMAGED
+from principia.lab.data.zips import DAMAGED, open_member
 from principia.lab.params import UsageError
 from principia.lab.progress import progress
 from principia.lab.storage import cache_folder
@@ -209,7 +209,9 @@ def _download(url: str, path: Path, limit: int, relative: str, data_dir: Path | 
             os.fsync(stream.fileno())
     except UsageError:
         raise
-    except (urllib.error.URLError, http.client.HTTPException, OSError, ValueError) as error:
+    except (
+        urllib.error.URLError, http.client.HTTPException, OSError, ValueError, OverflowError
+    ) as error:
         reason = " ".join(str(getattr(error, "reason", None) or error).split())
         raise _missing(relative, data_dir, f" (downloading {url} failed: {reason})") from error
     return digest.hexdigest()
@@ -242,8 +244,8 @@ def _need_safe(url: str) -> None:
 def _unzip_beginning(path: Path, size: int) -> str:
     """Replace a zip archive by the first bytes of its only member; return their SHA-256."""
     try:
-        with zipfile.ZipFile(path) as archive, archive.open(archive.namelist()[0]) as member:
-            content = member.read(size)
+        with zipfile.ZipFile(path) as archive:
+            content = open_member(archive, archive.infolist()[0]).read(size)
     except (*DAMAGED, OSError, IndexError):
         return ""  # which no file hashes to
     path.write_bytes(content)

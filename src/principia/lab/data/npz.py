@@ -14,10 +14,11 @@ from typing import Any
 import numpy as np
 
 from principia.lab.data.cells import NUMBER, TEXT, need_names, need_room
-from principia.lab.data.zips import DAMAGED
+from principia.lab.data.zips import DAMAGED, open_member
 from principia.lab.params import UsageError, usage_error
 
 __all__ = ["read_npz"]
+
 
 def read_npz(path: Path) -> dict[str, Any]:
     """Read the cells of arrays of one length; a matrix becomes columns `name0`, `name1`, ..."""
@@ -40,7 +41,7 @@ def _columns(file: str, archive: zipfile.ZipFile) -> Iterator[tuple[str, Any]]:
     need_room(file, sum(member.file_size for member in archive.infolist()))
     total = 0
     for member in archive.infolist():
-        with archive.open(member) as stream:
+        with open_member(archive, member) as stream:
             shape, by_columns, kind = _header(member.filename, stream)
             name = member.filename.removesuffix(".npy")
             if kind.hasobject:

@@ -248,6 +248,7 @@ class RunFolder:
             while not _flock(stream, fcntl.LOCK_EX):
                 if not _flock(stream, fcntl.LOCK_SH):
                     raise UsageError(f"run: {self.name} is running in another process.")
+                fcntl.flock(stream, fcntl.LOCK_UN)  # or two that begin would wait for each other
                 time.sleep(0.001)
             yield
 
