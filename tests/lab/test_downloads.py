@@ -48,7 +48,7 @@ def server():
             pass
 
     host = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=host.serve_forever, daemon=True)
+    thread = threading.Thread(target=host.serve_forever, args=(0.01,), daemon=True)
     thread.start()
     yield f"http://127.0.0.1:{host.server_port}"
     host.shutdown()
