@@ -24,6 +24,21 @@ from principia.lab.course.rooms import page_key
 from principia.lab.training import Callback
 
 ROOT = Path(__file__).parents[1]
+# slow tests of the lab by the beginning of their place, with the modules that they are about
+SLOW = {
+    "tests/web/": ("principia.lab.web",),
+    "tests/faults/": ("principia.lab.data", "principia.lab.runs", "principia.lab.training"),
+    "tests/cli/": ("principia.lab.cli", "principia.lab.runs"),
+    "tests/lab/test_fingerprint.py": ("principia.lab.course",),
+    "tests/lab/test_imports.py": ("principia.lab.course",),
+    "tests/lab/test_models.py": ("principia.lab.runs",),
+    "tests/lab/test_racing.py": ("principia.lab.racing",),
+    "tests/contract/test_callbacks.py": ("principia.lab.training",),
+    "tests/contract/test_makefile.py": (),
+    "tests/contract/test_optimizers.py": ("principia.lab.training",),
+    "tests/contract/test_races.py": ("principia.lab.racing",),
+    "tests/contract/test_skeleton.py": ("principia.lab.course",),
+}
 KINDS = (torch.nn.Module, torch.optim.Optimizer, BaseEstimator, Callback)
 
 
@@ -68,7 +83,7 @@ def quick(items, since):
     pages = {*one_of_each_kind(), *concerned(files)}
     return [
         item for item in items
-        if (page_of(item) in pages if page_of(item) else item.path in files or not slow(item))
+        if (page_of(item) in pages if page_of(item) else not left_out(item, files))
     ]
 
 
@@ -123,6 +138,11 @@ def _keys():
     return {page.key for page in every_page()}
 
 
-def slow(item):
-    """Whether a test of the lab is left out where its own file has not changed."""
-    return item.get_closest_marker("slow") is not None
+def left_out(item, files):
+    """Whether a test of the lab is slow, and about nothing that has changed."""
+    place = item.path.relative_to(ROOT).as_posix()
+    about = next((its for start, its in SLOW.items() if place.startswith(start)), None)
+    if about is None or item.path in files:
+        return False
+    modules = [module for module in map(module_of, files) if module is not None]
+    return not any(f"{module}.".startswith(f"{one}.") for module in modules for one in about)

@@ -62,6 +62,20 @@ def test_every_test_of_a_page_is_known_as_one(request):
         assert found == {None, *pages}
 
 
+def test_slow_tests_of_the_lab_run_where_what_they_are_about_has_changed():
+    def left_out(place, *changed):
+        files = {ROOT / one for one in changed}
+        return choosing.left_out(SimpleNamespace(path=ROOT / place), files)
+
+    server = "tests/web/test_server.py"
+    assert all((ROOT / place).exists() for place in choosing.SLOW)
+    assert left_out(server)
+    assert left_out(server, "src/principia/lab/runs/models.py", "README.md")
+    assert not left_out(server, "src/principia/lab/web/app.py")
+    assert not left_out(server, server)
+    assert not left_out("tests/lab/test_fit.py")
+
+
 def test_a_revision_that_is_not_there_is_told():
     with pytest.raises(pytest.UsageError, match="--since must be a revision of git; got nowhere"):
         choosing.changed("nowhere")
