@@ -1,9 +1,13 @@
 """Plants a bug in the components of a page and looks whether a claim catches it.
 
 The source of the page is changed in one place and stands in for the page while its claims are read
-again: they run the broken component, as users would, and the named one must not pass.
+again: they run the broken component, as users would, and the named one must not pass. A bug may
+name the part of the claim that it refutes: a part that guards the component, which no broken
+hypothesis can refute, is shown able to fail in this way.
 """
 
+import ast
+import contextlib
 import os
 import sys
 import types
@@ -20,6 +24,13 @@ def passes_with_bug(key, old, new, claim, fast=False):
 
     With `fast` it is the source of the fast form beside the page, `_page_fast.py`.
     """
+    with claim_with_bug(key, old, new, claim, fast=fast) as broken:
+        return passes(broken)
+
+
+@contextlib.contextmanager
+def claim_with_bug(key, old, new, claim, fast=False):
+    """Give a claim that runs the components of its page with a bug, within the context."""
     original = page(key)
     original.load_all()  # so that nobody else first meets the page while it is broken
     parts = {original.module: original.path}
@@ -39,17 +50,18 @@ def passes_with_bug(key, old, new, claim, fast=False):
         path = original.room("claims")
         module = executed(claims_name, path, path.read_text(encoding="utf-8"))
         claims = {one.name: one for one in vars(module).values() if isinstance(one, Claim)}
-        return passes(claims[claim])
+        yield claims[claim]
     finally:
         sys.modules.update(whole)
         sys.modules.pop(claims_name, None)
 
 
 def passes(claim):
-    """Check a claim on seed 0; where it does not hold, nobody asks its control."""
+    """Check a claim on seed 0; where it does not hold, nobody asks its controls."""
     if claim.observe(0, {}).verdict != "holds":
         return False
-    return claim.observe(0, claim.control).verdict == "refuted"
+    controls = (claim.observe(0, one.knobs).under(one) for one in claim.controls)
+    return all(one.verdict == "refuted" and not one.spared for one in controls)
 
 
 def executed(name, path, source):
@@ -61,11 +73,41 @@ def executed(name, path, source):
     return module
 
 
-def assert_caught(key, old, new, claim, fast=False):
-    """Assert that the claim passes on the page as it is, and does not with the bug."""
+def assert_caught(key, old, new, claim, fast=False, part=None):
+    """Assert that the claim passes on the page as it is, and does not with the bug.
+
+    With `part` the bug must refute this part of the measure: it shows that the part can fail.
+    """
     assert passes_on_sound_page(key, claim), f"{key}:{claim} fails without any bug"
-    caught = not passes_with_bug(key, old, new, claim, fast=fast)
-    assert caught, f"{key}:{claim} does not notice {old!r} -> {new!r}"
+    if part is None:
+        caught = not passes_with_bug(key, old, new, claim, fast=fast)
+        assert caught, f"{key}:{claim} does not notice {old!r} -> {new!r}"
+        return
+    with claim_with_bug(key, old, new, claim, fast=fast) as broken:
+        observation = broken.observe(0, {})
+    assert observation.evidence, f"{key}:{claim} ends in {observation.error} before {part!r}"
+    parts = dict(observation.evidence.leaves)
+    assert part in parts, f"{key}:{claim} has no part {part!r}, but {list(parts)}"
+    assert parts[part].refuted, f"{part!r} of {key}:{claim} does not notice {old!r} -> {new!r}"
+
+
+def guarded(tests):
+    """Find the parts that planted bugs of a test file name, as pairs of a claim and its part.
+
+    They stand in the rows of `parametrize` over "claim" and "part", as plain text.
+    """
+    if not tests.is_file():
+        return set()
+    found = set()
+    for node in ast.walk(ast.parse(tests.read_text(encoding="utf-8"))):
+        if not (isinstance(node, ast.Call) and ast.unparse(node.func).endswith(".parametrize")):
+            continue
+        with contextlib.suppress(ValueError):  # something else than plain text is no such table
+            names, rows = map(ast.literal_eval, node.args[:2])
+            if {"claim", "part"} <= set(names):
+                table = [dict(zip(names, row, strict=True)) for row in rows]
+                found |= {(row["claim"], row["part"]) for row in table if row["part"]}
+    return found
 
 
 def passes_on_sound_page(key, claim):

@@ -5,6 +5,7 @@ import contextlib
 import doctest
 import inspect
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,13 +13,15 @@ import torch
 from sklearn.base import BaseEstimator
 from sklearn.utils.estimator_checks import check_estimator
 
-from planting import remember_sound
+from planting import guarded, remember_sound
 from principia.lab.course import catalog
 from principia.lab.course.formula import prose_to_unicode, to_mathml, to_unicode
+from principia.lab.evidence import Control
 from principia.lab.figures import finding_figure
 from principia.lab.params import MADE_WITH, Choice, Maybe, Switch, UsageError, knobs_of
 from principia.lab.runs.models import load_model, save_model
 
+TESTS = Path(__file__).parents[1]
 PAGES = [page for chapter in catalog.chapters() for page in chapter.pages]
 COMPONENTS = [(page, name) for page in PAGES for name in page.exports]
 CLAIMS = [(page, name) for page in PAGES for name in page.claim_names]
@@ -238,10 +241,15 @@ def test_claim_is_declared_in_full(page, name):
     for knob in claim.knobs.values():
         assert knob.accept(claim.key, knob.default) == knob.default
         assert knob.schema() is not None
-    assert set(claim.control) <= set(claim.knobs)
-    for knob, value in claim.control.items():
-        assert claim.knobs[knob].accept(claim.key, value) == value
-        assert value != claim.knobs[knob].default, "a control must change something"
+    for control in claim.controls:
+        assert set(control.knobs) <= set(claim.knobs)
+        for knob, value in control.knobs.items():
+            assert claim.knobs[knob].accept(claim.key, value) == value
+        broken = {knob: claim.knobs[knob].default for knob in control.knobs}
+        assert dict(control.knobs) != broken, "a control must change something"
+        prose_to_unicode(control.words)
+    if len(claim.controls) > 1:
+        assert all(control.words for control in claim.controls), "several controls need words"
 
 
 @every_claim
@@ -257,13 +265,24 @@ def test_claim_refuses_bad_knobs_with_the_sentence(page, name):
 
 @every_claim
 @pytest.mark.usefixtures("untouched")
-def test_claim_holds_and_its_control_is_refuted(page, name, seeds):
-    finding = page.claim(name).check(seeds)
+def test_claim_holds_and_every_part_can_fail(page, name, seeds):
+    claim = page.claim(name)
+    finding = claim.check(seeds)
     remember_sound(page.key, name, finding.passed)  # so that planted bugs need not ask again
     assert finding.passed, "\n".join(finding.complaints)
     json.dumps(finding.to_json(), allow_nan=False)
     figure = finding_figure(finding)
     assert {trace.xaxis for trace in figure.data} == {"x", "x2"}, "measure and control are drawn"
+    for control, observation in zip(claim.controls, finding.controls, strict=False):
+        named = set() if control.refutes == "all" else set(control.refutes)
+        unknown = [one for one in named if not Control({}, [one]).parts_of(observation.evidence)]
+        assert not unknown, f"the control {control.said} has no parts {unknown}"
+    able = {part for one in finding.controls for part in one.refutes}
+    chapter, short = page.key.split("/")
+    able |= {part for one, part in guarded(TESTS / chapter / f"test_{short}.py") if one == name}
+    parts = [part for part, _ in finding.measures[0].evidence.leaves if part]
+    never = [part for part in parts if part not in able]
+    assert not never, f"no control and no planted bug that names it refutes {never}"
 
 
 @every_claim

@@ -8,7 +8,7 @@ from typing import Annotated
 import pytest
 
 from principia.lab.course import catalog
-from principia.lab.evidence import Evidence, Finding, Observation, at_most, claim
+from principia.lab.evidence import Control, Evidence, Finding, Observation, at_most, claim, every
 from principia.lab.figures import finding_figure, observation_figure
 from principia.lab.params import Range, UsageError
 from principia.lab.seeds import Seed
@@ -50,6 +50,86 @@ def test_a_control_that_holds_is_as_loud_as_a_claim_that_fails():
     )
     failed = make(lambda seed, shift: at_most(5, 1, why="so")).check([3])
     assert failed.complaints == ("REFUTED (seed 3): 5 > 1",)
+
+
+def in_parts(**declared):
+    """A claim of two parts and a group; `shift` breaks the first two, `turn` the group."""
+
+    @claim(source="the test", **declared)
+    def parts_claim(
+        seed: Seed, *, shift: Annotated[float, Range(-9, 9)] = 0.0,
+        turn: Annotated[float, Range(-9, 9)] = 0.0,
+    ):
+        """Several things are small."""
+        return every({
+            "near": at_most(shift, 1.0, why="for the test"),
+            "far": at_most(shift / 2, 1.0, why="for the test"),
+            "group": every({
+                "up": at_most(turn, 1.0, why="for the test"),
+                "down": at_most(2 * turn, 1.0, why="for the test"),
+            }),
+        })
+
+    return parts_claim
+
+
+def test_a_control_refutes_every_part_unless_it_names_some():
+    careless = in_parts(control={"shift": 3.0}).check([0])
+    assert careless.controls[0].verdict == "refuted"
+    assert not careless.passed
+    assert careless.complaints == (
+        "CONTROL SPARES A PART, so that part cannot fail (seed 0): group, up: 0 ≤ 1",
+        "CONTROL SPARES A PART, so that part cannot fail (seed 0): group, down: 0 ≤ 1",
+    )
+    assert in_parts(control={"shift": 3.0}, refutes=["near", "far"]).check([0]).passed
+    missed = in_parts(control={"shift": 1.5}, refutes=["near", "far"]).check([4])
+    assert missed.complaints == (
+        "CONTROL SPARES A PART, so that part cannot fail (seed 4): far: 0.75 ≤ 1",
+    )
+
+
+def test_several_controls_are_measured_on_every_seed_in_their_order():
+    near = Control({"shift": 3.0}, ["far", "near"], "shifted")
+    group = Control({"turn": 2.0}, ["group"])
+    finding = in_parts(controls=[near, group]).check([5, 6])
+    assert finding.passed
+    assert [(one.seed, one.knobs["shift"]) for one in finding.controls] == [
+        (5, 3.0), (5, 0.0), (6, 3.0), (6, 0.0)
+    ]
+    assert [one.refutes for one in finding.controls[:2]] == [
+        ("far", "near"), ("group, up", "group, down")
+    ]
+    assert (near.said, group.said) == ("shifted", "turn=2.0")
+    plain = json.loads(json.dumps(finding.to_json(), allow_nan=False))
+    assert plain["controls"][1]["refutes"] == ["group, up", "group, down"]
+    assert Finding.from_json(plain).to_json() == plain
+    assert Finding.from_json(plain).passed
+
+
+def test_the_first_part_that_a_control_names_speaks_not_the_first_that_fails():
+    finding = in_parts(control={"shift": 3.0}, refutes=["far", "near"]).check([0])
+    (control,) = finding.controls
+    assert control.summary == "far: 1.5 > 1"
+    described = control.to_json()
+    assert (described["measured"], described["speaker"]) == (1.5, "far")
+    assert Observation.from_json(described).summary == "far: 1.5 > 1"
+    spared = in_parts(control={"shift": 1.5}, refutes=["near", "far"]).check([0])
+    assert spared.controls[0].summary == "far: 0.75 ≤ 1", "a part that is spared speaks first"
+
+
+def test_an_undecided_part_is_spared():
+    @claim(source="the test", control={"shift": 2.0})
+    def undecided(seed: Seed, *, shift: Annotated[float, Range(-9, 9)] = 0.0):
+        """Two things are small."""
+        nan = float("nan")
+        return every({
+            "one": at_most(shift, 1.0, why="for the test"),
+            "two": at_most(nan if shift else 0.0, 1.0, why="for the test"),
+        })
+
+    finding = undecided.check([0])
+    assert [name for name, _ in finding.controls[0].spared] == ["two"]
+    assert not finding.passed
 
 
 def test_one_bad_seed_fails_the_claim():
@@ -101,6 +181,10 @@ def test_a_claim_needs_a_control_and_a_source():
         claim(control={}, source="x")(small)
     with pytest.raises(UsageError, match="must have a control and a source"):
         claim(control={"shift": 1.0}, source="")(small)
+    with pytest.raises(UsageError, match="must have a control and a source"):
+        claim(controls=[Control({})], source="x")(small)
+    with pytest.raises(UsageError, match="must have control= or controls=; got both"):
+        claim(control={"shift": 1.0}, controls=[Control({"shift": 1.0})], source="x")(small)
 
 
 def test_the_statement_is_the_first_paragraph():

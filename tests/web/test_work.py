@@ -19,8 +19,8 @@ def test_a_measurement_has_numbers_a_sentence_and_a_figure():
         seen = await workers.run("me", "check", work.check, key, name, 0)
         assert seen["finding"]["passed"] is True
         assert seen["finding"]["measures"] == [seen["measure"]["observation"]]
-        assert seen["finding"]["controls"] == [seen["control"]["observation"]]
-        assert seen["control"]["observation"]["verdict"] == "refuted"
+        assert seen["finding"]["controls"] == [one["observation"] for one in seen["controls"]]
+        assert all(one["observation"]["verdict"] == "refuted" for one in seen["controls"])
         assert seen["measure"]["figure"]["data"]
         assert fresh_finding(catalog.page(key), name).to_json() == seen["finding"]
         alone = await workers.run("me", "measure", work.measure, key, name, 0, {})

@@ -72,8 +72,9 @@ def show(key: str) -> None:
         found = last_finding(page, name, sources)
         say(f"{name}: {_status(found)}", style="yellow" if found and found.stale else "bold")
         say(f"    {prose_to_unicode(claim.statement)}")
-        control = ", ".join(f"{knob}={value}" for knob, value in claim.control.items())
-        say(f"    control {control}; source: {claim.source}")
+        for control in claim.controls:
+            say(f"    control {control.said}")
+        say(f"    source: {claim.source}")
         for knob in claim.knobs.values():
             help_text = f", {knob.help}" if knob.help else ""
             say(f"    --set {knob.name}={knob.default}   ({knob.domain.text}{help_text})")

@@ -53,11 +53,11 @@ def tour(*, out: str = "principia-tour.html", seeds: Seeds = 1, jobs: Jobs | Non
         say(chapter.title, style="bold")
         say(f"  {page.title}")
         say(f"  {prose_to_unicode(claim.statement)}")
-        measure, control = finding.measures[0], finding.controls[0]
-        broken = ", ".join(f"{knob}={value}" for knob, value in claim.control.items())
-        rows = [
-            (measure.verdict, "measured", shorten(measure.summary)),
-            (control.verdict, f"control, {broken}", shorten(control.summary)),
+        measure = finding.measures[0]
+        rows = [(measure.verdict, "measured", shorten(measure.summary))]
+        rows += [
+            (found.verdict, f"control, {one.said}", shorten(found.summary))
+            for one, found in zip(claim.controls, finding.controls)  # noqa: B905 - one seed's
         ]
         table(("verdict", "what", "numbers"), rows)
         for complaint in finding.complaints:
@@ -79,7 +79,7 @@ def tour(*, out: str = "principia-tour.html", seeds: Seeds = 1, jobs: Jobs | Non
     say(f"Report: {path}")
     say("Try next:")
     page, name = selection[-1]
-    knob, value = next(iter(page.claim(name).control.items()))
+    knob, value = next(iter(page.claim(name).controls[0].knobs.items()))
     words = {"page": page.key, "claim": f"{page.key}:{name}", "knob": f"{knob}={value}"}
     for command, meaning in TRY_NEXT:
         say(f"  {command_name()} {command.format(**words)}")

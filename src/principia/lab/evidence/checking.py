@@ -7,6 +7,7 @@ load the pages.
 from __future__ import annotations
 
 import concurrent.futures
+import itertools
 import json
 import multiprocessing
 import signal
@@ -27,7 +28,8 @@ if TYPE_CHECKING:
 __all__ = ["check_all", "document", "to_json"]
 
 Selection = Sequence[tuple[Page, str]]
-Pair = tuple["Observation", "Observation", str]  # measure, control, the code that measured
+# the measure, the controls, the code that measured
+Found = tuple["Observation", tuple["Observation", ...], str]
 
 
 def check_all(
@@ -51,16 +53,17 @@ def check_all(
         (page.key, claim, seed, dict(knobs or {})) for page, claim in selection for seed in seeds
     ]
     workers = min(jobs or cores(), len(tasks))
-    results: dict[tuple[str, str, int], Pair] = {}
-    for (key, claim, seed, _), pair in _run(tasks, workers):
-        results[key, claim, seed] = pair
+    results: dict[tuple[str, str, int], Found] = {}
+    for (key, claim, seed, _), found in _run(tasks, workers):
+        results[key, claim, seed] = found
         done(f"{key.split('/')[-1]}:{claim}")
     from principia.lab.evidence.claims import Finding
 
     findings = []
     for page, claim in selection:
-        pairs = [results[page.key, claim, seed] for seed in seeds]
-        measures, controls, codes = zip(*pairs, strict=True)
+        found = [results[page.key, claim, seed] for seed in seeds]
+        measures, broken, codes = zip(*found, strict=True)
+        controls = tuple(itertools.chain(*broken))
         code = codes[0] if len(set(codes)) == 1 else ""  # it was edited while it was measured
         findings.append(Finding(page.key, claim, measures, controls, code))
     return findings
@@ -79,7 +82,7 @@ def to_json(findings: Sequence[Finding]) -> str:
 Task = tuple[str, str, int, dict[str, Any]]
 
 
-def _run(tasks: Sequence[Task], workers: int) -> Iterator[tuple[Task, Pair]]:
+def _run(tasks: Sequence[Task], workers: int) -> Iterator[tuple[Task, Found]]:
     """Yield every task with its result, in the order in which they finish."""
     if workers <= 1:
         use_threads(1)
@@ -111,7 +114,7 @@ def _prepare_worker() -> None:
     use_threads(1)
 
 
-def _work(task: Task) -> Pair:
+def _work(task: Task) -> Found:
     key, name, seed, knobs = task
     from principia.lab.evidence.claims import Observation
 
@@ -123,6 +126,6 @@ def _work(task: Task) -> Pair:
     except Exception as error:  # a page under construction: its neighbors are checked all the same
         message = " ".join(f"{key} cannot be imported: {type(error).__name__}: {error}".split())
         broken = Observation(seed, {}, error=message, trace=traceback.format_exc())
-        return broken, broken, code
+        return broken, (broken,), code
     finding = claims[name].check([seed], **knobs)
-    return finding.measures[0], finding.controls[0], code
+    return finding.measures[0], finding.controls, code

@@ -1,24 +1,65 @@
-r"""Claims: statements that a computer can test, each with a control that must fail.
+r"""Claims: statements that a computer can test, each with controls that must fail.
 
-A claim is a function of a seed and bounded knobs that returns Evidence. Its control names knob
-values under which a hypothesis of the statement is broken. The claim passes only if the measure
-holds on every seed AND the control is refuted on every seed: a check that cannot fail is no check.
+A claim is a function of a seed and bounded knobs that returns Evidence. A control names knob values
+under which a hypothesis of the statement is broken, and the parts of the evidence that it refutes.
+The claim passes only if the measure holds on every seed AND every control refutes its parts on
+every seed: a check that cannot fail is no check, and neither is a part of one.
 """
 
 from __future__ import annotations
 
 import inspect
 import traceback
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
-from typing import Any, final
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, final
 
 from principia.lab.course.rooms import page_key
 from principia.lab.evidence.evidence import Evidence
 from principia.lab.params import Knob, UsageError, knobs_of, settings, usage_error
 from principia.lab.seeds import Seed
 
-__all__ = ["Claim", "Finding", "Observation", "claim"]
+__all__ = ["Claim", "Control", "Finding", "Observation", "claim"]
+
+
+@final
+@dataclass(frozen=True)
+class Control:
+    """Knob values under which a claim is broken, and the parts of its evidence that this refutes.
+
+    Args:
+        knobs: The values; the other knobs stay as they are.
+        refutes: Names of the parts that must be refuted; a group stands for all that is in it. The
+            first is the one that speaks: its number decides where a misprint is shown.
+        words: What is broken, in a few words; by default the values of the knobs.
+    """
+
+    knobs: Mapping[str, Any]
+    refutes: tuple[str, ...] | Literal["all"] = "all"
+    words: str = ""
+
+    def __post_init__(self) -> None:
+        """Take the knobs for itself, and lists of names, too."""
+        object.__setattr__(self, "knobs", dict(self.knobs))
+        if self.refutes != "all":
+            object.__setattr__(self, "refutes", tuple(self.refutes))
+
+    @property
+    def said(self) -> str:
+        """What is broken, in words."""
+        return self.words or ", ".join(f"{name}={value}" for name, value in self.knobs.items())
+
+    def parts_of(self, evidence: Evidence) -> tuple[str, ...]:
+        """Name the parts of some evidence that must be refuted; evidence in one piece has none."""
+        if not evidence.parts:
+            return ()
+        found = [name for name, _ in evidence.leaves]
+        if self.refutes == "all":
+            return tuple(found)
+        return tuple(
+            leaf for name in self.refutes for leaf in found
+            if leaf == name or leaf.startswith(f"{name}, ")
+        )
 
 
 @final
@@ -31,6 +72,7 @@ class Observation:
     evidence: Evidence | None = None
     error: str = ""
     trace: str = field(default="", compare=False)
+    refutes: tuple[str, ...] = ()  # of a control: the parts that must be refuted
 
     @property
     def verdict(self) -> str:
@@ -42,9 +84,27 @@ class Observation:
         """The numbers, or the error, on one line."""
         return self.evidence.summary if self.evidence else self.error
 
+    @property
+    def spared(self) -> tuple[tuple[str, Evidence], ...]:
+        """The parts that must be refuted, and are not."""
+        leaves = self.evidence.leaves if self.evidence else ()
+        return tuple(pair for pair in leaves if pair[0] in self.refutes and not pair[1].refuted)
+
+    def under(self, control: Control) -> Observation:
+        """Take this for what a control gave: the first part that it names speaks, or one spared."""
+        if self.evidence is None:
+            return self
+        of_control = replace(self, refutes=control.parts_of(self.evidence))
+        speaking = [name for name, _ in of_control.spared] or of_control.refutes
+        if not speaking:
+            return of_control
+        return replace(of_control, evidence=self.evidence.speaking(speaking[0]))
+
     def to_json(self) -> dict[str, Any]:
         """Give the observation as plain data."""
         described: dict[str, Any] = {"seed": self.seed, "knobs": dict(self.knobs)}
+        if self.refutes:
+            described["refutes"] = list(self.refutes)
         if self.evidence is None:
             return {**described, "verdict": "error", "error": self.error}
         return {**described, **self.evidence.to_json()}
@@ -53,13 +113,17 @@ class Observation:
     def from_json(cls, plain: Mapping[str, Any]) -> Observation:
         """Take the observation back from plain data."""
         evidence = None if "error" in plain else Evidence.from_json(plain)
-        return cls(plain["seed"], plain["knobs"], evidence, plain.get("error", ""))
+        refutes = tuple(plain.get("refutes", ()))
+        return cls(plain["seed"], plain["knobs"], evidence, plain.get("error", ""), refutes=refutes)
 
 
 @final
 @dataclass(frozen=True)
 class Finding:
-    """Everything one check of a claim found: its measures and its controls, seed by seed."""
+    """Everything one check of a claim found: its measures and its controls, seed by seed.
+
+    A claim of several controls has as many observations of them for each seed, in their order.
+    """
 
     page: str
     claim: str
@@ -74,12 +138,12 @@ class Finding:
 
     @property
     def passed(self) -> bool:
-        """Whether every measure holds and every control is refuted."""
+        """Whether every measure holds and every control is refuted in all its parts."""
         return (
             bool(self.measures)
             and bool(self.controls)
             and all(one.verdict == "holds" for one in self.measures)
-            and all(one.verdict == "refuted" for one in self.controls)
+            and all(one.verdict == "refuted" and not one.spared for one in self.controls)
         )
 
     @property
@@ -91,11 +155,18 @@ class Finding:
             "undecided": "CONTROL UNDECIDED",
             "error": "CONTROL ERROR",
         }
-        return tuple(
+        whole = tuple(
             f"{words[one.verdict]} (seed {one.seed}): {one.summary}"
             for words, observations in ((measured, self.measures), (control, self.controls))
             for one in observations
             if one.verdict in words
+        )
+        return whole + tuple(
+            f"CONTROL SPARES A PART, so that part cannot fail (seed {one.seed}): "
+            f"{name}: {part.summary}"
+            for one in self.controls
+            if one.verdict == "refuted"
+            for name, part in one.spared
         )
 
     def to_json(self) -> dict[str, Any]:
@@ -121,10 +192,10 @@ class Finding:
 @final
 @dataclass(frozen=True)
 class Claim:
-    """A statement of a page, the function that measures it, and the control that must fail."""
+    """A statement of a page, the function that measures it, and the controls that must fail."""
 
     function: Callable[..., Evidence]
-    control: Mapping[str, Any]
+    controls: tuple[Control, ...]
     source: str
     misprint: str = ""
     headline: bool = False
@@ -191,11 +262,14 @@ class Claim:
             return Observation(seed, chosen, error=message, trace=traceback.format_exc())
 
     def check(self, seeds: Iterable[int] = (0,), **knobs: Any) -> Finding:
-        """Run measure and control on every seed; the control overrides the given knobs."""
-        seeds = tuple(seeds)
-        turned, broken = bool(knobs), {**knobs, **self.control}
+        """Run measure and controls on every seed; a control overrides the given knobs."""
+        seeds, turned = tuple(seeds), bool(knobs)
         measures = tuple(self.observe(seed, knobs, turned=turned) for seed in seeds)
-        controls = tuple(self.observe(seed, broken, turned=turned) for seed in seeds)
+        controls = tuple(
+            self.observe(seed, {**knobs, **one.knobs}, turned=turned).under(one)
+            for seed in seeds
+            for one in self.controls
+        )
         return Finding(self.page, self.name, measures, controls)
 
     def __call__(self, seed: int = 0, /, **knobs: Any) -> Evidence:
@@ -204,23 +278,40 @@ class Claim:
 
 
 def claim(
-    *, control: Mapping[str, Any], source: str, misprint: str = "", headline: bool = False
+    *,
+    source: str,
+    control: Mapping[str, Any] | None = None,
+    refutes: Sequence[str] | Literal["all"] = "all",
+    controls: Sequence[Control] = (),
+    misprint: str = "",
+    headline: bool = False,
 ) -> Callable[[Callable[..., Evidence]], Claim]:
     """Declare the decorated function as a claim of its page.
 
     Args:
-        control: Knob values that break a hypothesis, so that the check must be refuted.
         source: Who proved or first stated it.
-        misprint: How the formula is often printed wrongly, if the control is that misprint.
+        control: Knob values that break a hypothesis, so that the check must be refuted.
+        refutes: The parts of the evidence that this control refutes; all, unless some are named.
+        controls: The controls, where one is not enough, in place of `control` and `refutes`.
+        misprint: How the formula is often printed wrongly, if the first control is that misprint.
         headline: Whether the tour shows this claim for its chapter; one a chapter.
     """
+    listed = tuple(controls)
+    if not listed and control:
+        listed = (Control(control, "all" if refutes == "all" else tuple(refutes)),)
 
     def declare(function: Callable[..., Evidence]) -> Claim:
-        if not control or not source:
+        if not listed or not all(one.knobs for one in listed) or not source:
             raise UsageError(
                 f"claim: {function.__name__} must have a control and a source; "
-                f"got control={dict(control)} and source={source!r}."
+                f"got control={dict(control or {})}, controls={list(controls)} and "
+                f"source={source!r}."
             )
-        return Claim(function, dict(control), source, misprint, headline)
+        if controls and control:
+            raise UsageError(
+                f"claim: {function.__name__} must have control= or controls=; got both. "
+                "Move the first into the list, as Control({...}, refutes=[...])."
+            )
+        return Claim(function, listed, source, misprint, headline)
 
     return declare

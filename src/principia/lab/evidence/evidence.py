@@ -112,6 +112,7 @@ class Evidence:
     interval: tuple[float, float] | None = None
     parts: tuple[tuple[str, Evidence], ...] = ()
     plot: Plot | None = None
+    speaker: str = ""  # the part whose numbers stand for all, where that is not the loudest
 
     @property
     def holds(self) -> bool:
@@ -136,8 +137,10 @@ class Evidence:
 
     @property
     def decisive(self) -> tuple[str, Evidence]:
-        """The part that decides: the first that does not hold, else the first."""
-        return next((pair for pair in self.leaves if not pair[1].holds), self.leaves[0])
+        """The part that decides: the one told to speak, else the first that does not hold."""
+        told = [pair for pair in self.leaves if self.speaker and pair[0] == self.speaker]
+        failing = [pair for pair in self.leaves if not pair[1].holds]
+        return [*told, *failing, self.leaves[0]][0]
 
     @property
     def summary(self) -> str:
@@ -150,6 +153,14 @@ class Evidence:
         slack = f" {plus} {short(self.tolerance)}" if self.tolerance else ""
         text = f"{before}{short(self.measured)} {sign} {short(self.expected)}{slack}"
         return f"{text} ({self.detail})" if self.detail else text
+
+    def speaking(self, name: str) -> Evidence:
+        """Return the same evidence with the numbers of the part of a name in front."""
+        told = replace(self, speaker=name)
+        leaf = told.decisive[1]
+        return replace(
+            told, measured=leaf.measured, expected=leaf.expected, tolerance=leaf.tolerance
+        )
 
     def drawn(
         self, *series: Series, x: str, y: str, log: Literal["", "x", "y", "xy"] = ""
@@ -170,6 +181,8 @@ class Evidence:
         }
         if self.interval is not None:
             described["interval"] = [_plain(end) for end in self.interval]
+        if self.speaker:
+            described["speaker"] = self.speaker
         if self.parts:
             described["parts"] = [{"name": name, **part.to_json()} for name, part in self.parts]
         if self.plot is not None:
@@ -192,6 +205,7 @@ class Evidence:
             interval=(float(interval[0]), float(interval[1])) if interval else None,
             parts=parts,
             plot=Plot.from_json(plain["picture"]) if "picture" in plain else None,
+            speaker=plain.get("speaker", ""),
         )
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import functools
 import hashlib
+import itertools
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -179,12 +180,16 @@ def _number(value: float | str) -> str:
 def _claim_section(one: Page, name: str, finding: Finding) -> Section:
     claim = one.claim(name)
     observations = [("measure", each) for each in finding.measures]
-    observations += [("control", each) for each in finding.controls]
+    said = itertools.cycle(control.said for control in claim.controls)
+    observations += [(f"control {words}", each) for words, each in zip(said, finding.controls)]  # noqa: B905
     rows = []
     for what, each in observations:
         why = each.evidence.decisive[1].why if each.evidence else ""
         rows.append((what, str(each.seed), each.verdict, each.summary, why))
-    control = " ".join(f"--set {knob}={value}" for knob, value in claim.control.items())
+    broken = [
+        " ".join(f"--set {knob}={value}" for knob, value in control.knobs.items())
+        for control in claim.controls
+    ]
     anchor = re.sub(r"\W", "-", finding.key)
     drawn = finding.measures[0].evidence is not None
     return Section(
@@ -192,12 +197,14 @@ def _claim_section(one: Page, name: str, finding: Finding) -> Section:
         title=one.title.rstrip("."),
         verdict="holds" if finding.passed else "refuted",
         measured=finding.measures[0].summary,
-        control=f"{finding.controls[0].verdict}: {finding.controls[0].summary}",
+        control="; ".join(
+            f"{one.verdict}: {one.summary}" for one in finding.controls[: len(claim.controls)]
+        ),
         statement=prose_to_html(claim.statement),
         columns=("what", "seed", "verdict", "numbers", "tolerance because"),
         rows=rows,
         figures=[_figure(anchor, finding_figure(finding))] if drawn else [],
-        command=f"principia check {finding.key}\nprincipia check {finding.key} {control}",
+        command="\n".join(f"principia check {finding.key} {one}".strip() for one in ("", *broken)),
     )
 
 

@@ -1,4 +1,4 @@
-"""JSON for claims: measure one with these knobs, or check it with its control."""
+"""JSON for claims: measure one with these knobs, or check it with its controls."""
 
 from __future__ import annotations
 
@@ -45,11 +45,11 @@ class Measured(BaseModel):
 
 
 class Checked(BaseModel):
-    """What a check found: the measure, the control, and both in the documented form."""
+    """What a check found: the measure, its controls, and all in the documented form."""
 
     finding: dict[str, Any]
     measure: Measured
-    control: Measured
+    controls: list[Measured]
 
 
 @router.post("/{chapter}/{page}/{claim}", response_model=Measured)
@@ -81,14 +81,14 @@ class Seeded(BaseModel):
 
 @router.post("/{chapter}/{page}/{claim}/check", response_model=Checked)
 async def check(request: Request, chapter: Name, page: Name, claim: Name, seeded: Seeded) -> Any:
-    """Check a claim as it stands: its measure must hold, and its control must be refuted."""
+    """Check a claim as it stands: its measure must hold, and its controls must be refuted."""
     where, one = _find(chapter, page, claim)
     finding = fresh_finding(where, claim) if seeded.seed == 0 else None
     if finding is not None:
         return {
             "finding": finding.to_json(),
             "measure": {**work.shown(finding.measures[0]), "stale": False},
-            "control": {**work.shown(finding.controls[0]), "stale": False},
+            "controls": [{**work.shown(one), "stale": False} for one in finding.controls],
         }
     job = request.app.state.workers.run(
         request.state.visitor.session, one.key, work.check, where.key, claim, seeded.seed
@@ -97,7 +97,7 @@ async def check(request: Request, chapter: Name, page: Name, claim: Name, seeded
     return {
         "finding": found["finding"],
         "measure": _told(found["measure"], now),
-        "control": _told(found["control"], now),
+        "controls": [_told(one, now) for one in found["controls"]],
     }
 
 

@@ -89,6 +89,25 @@ class ComponentView:
 
 @final
 @dataclass(frozen=True)
+class ControlView:
+    """What breaks a claim: knobs with texts, as one would type them after --set."""
+
+    knobs: Mapping[str, str]
+    words: str
+
+    @property
+    def knobs_json(self) -> str:
+        """The knobs for a data attribute."""
+        return json.dumps(self.knobs)
+
+    @property
+    def sets(self) -> str:
+        """The knobs in words."""
+        return ", ".join(f"{name} = {value}" for name, value in self.knobs.items())
+
+
+@final
+@dataclass(frozen=True)
 class ClaimView:
     """A claim: its statement, what can be turned, and what breaks it."""
 
@@ -97,7 +116,7 @@ class ClaimView:
     statement: Markup
     source: str
     fields: tuple[Field, ...]
-    control: Mapping[str, str]
+    controls: tuple[ControlView, ...]
     misprint: Markup
     command: str
 
@@ -105,16 +124,6 @@ class ClaimView:
     def title(self) -> str:
         """The name in words."""
         return self.name.replace("_", " ")
-
-    @property
-    def control_json(self) -> str:
-        """The control for a data attribute."""
-        return json.dumps(self.control)
-
-    @property
-    def control_words(self) -> str:
-        """The control in words."""
-        return ", ".join(f"{name} = {value}" for name, value in self.control.items())
 
 
 @final
@@ -220,10 +229,15 @@ def _claim(claim: Any) -> ClaimView:
         statement=prose_to_html(claim.statement),
         source=claim.source,
         fields=fields(claim.knobs),
-        control={name: text_of(value) for name, value in claim.control.items()},
+        controls=tuple(_control(one) for one in claim.controls),
         misprint=prose_to_html(claim.misprint),
         command=f"principia check {shlex.quote(claim.key)}",
     )
+
+
+def _control(control: Any) -> ControlView:
+    knobs = {name: text_of(value) for name, value in control.knobs.items()}
+    return ControlView(knobs, prose_to_unicode(control.words))
 
 
 def _experiment(experiment: Experiment) -> ExperimentView:

@@ -220,6 +220,7 @@ def _environment() -> Environment:
 
 def _embedded(finding: Finding) -> Markup:
     """Give what a card shows of a finding as JSON that can stand inside an HTML page."""
-    both = {"measure": shown(finding.measures[0]), "control": shown(finding.controls[0])}
+    controls = [shown(one) for one in finding.controls]
+    both = {"measure": shown(finding.measures[0]), "controls": controls}
     text = json.dumps(both, ensure_ascii=False, allow_nan=False)
     return Markup(text.replace("<", "\\u003c"))  # which could end the script element

@@ -31,13 +31,13 @@ def measure(page_key: str, claim_name: str, seed: Any, knobs: Any) -> dict[str, 
 
 
 def check(page_key: str, claim_name: str, seed: Any) -> dict[str, Any]:
-    """Measure a claim and its control as they stand, and keep what was found for `show`."""
+    """Measure a claim and its controls as they stand, and keep what was found for `show`."""
     claim, code = _claim(page_key, claim_name)
     finding = replace(claim.check([_seed(claim, seed)]), code=code)
     seen = {  # first, because it refuses what only the limits have spoiled
         "finding": finding.to_json(),
         "measure": _seen(finding.measures[0], code),
-        "control": _seen(finding.controls[0], code),
+        "controls": [_seen(one, code) for one in finding.controls],
     }
     with contextlib.suppress(OSError):  # a cache that cannot be written is no fault of the claim
         remember(finding)

@@ -280,12 +280,20 @@ globalThis.principia = (() => {
     return Number.isInteger(number) ? String(number) : String(Number(number.toPrecision(5)));
   }
 
-  function showControl(card, found) {
-    const { observation, summary, stale } = found;
-    card.querySelector(".control-numbers").textContent = said(`${observation.verdict}, ${summary}`, stale);
+  function showControls(card, all) {
+    card.querySelectorAll(".control-numbers").forEach((element, place) => {
+      const { observation, summary, stale } = all[place];
+      element.textContent = said(`${observation.verdict}, ${summary}`, stale);
+    });
     const decides = card.querySelector(".decides");
-    if (decides) decides.textContent = said(summary, stale);
+    if (decides) decides.textContent = said(all[0].summary, all[0].stale);
   }
 
-  return { announce, cell, drawFigure, root, short, showControl, showEvidence, whenSeen };
+  // a button that breaks a claim, or mends it once it is broken
+  function press(button, broken) {
+    button.ariaPressed = String(broken);
+    button.textContent = button.textContent.replace(/^(Break|Mend) it/, broken ? "Mend it" : "Break it");
+  }
+
+  return { announce, cell, drawFigure, press, root, short, showControls, showEvidence, whenSeen };
 })();

@@ -2,7 +2,7 @@
 import { ask, Refused } from "./requests.js";
 import { complain, mark, quoted, set, turned, watch } from "./knobs.js";
 
-const { announce, showControl, showEvidence, whenSeen } = globalThis.principia;
+const { announce, press, showControls, showEvidence, whenSeen } = globalThis.principia;
 const PAUSE = 120; // milliseconds without a change before a measurement begins
 const state = new URLSearchParams(location.search); // claim.knob=value for everything that is turned
 
@@ -18,10 +18,9 @@ class Card {
     this.element = element;
     this.name = element.id;
     this.form = element.querySelector("form");
-    this.control = JSON.parse(element.dataset.control);
     this.address = `/api/claims/${element.dataset.key.replace(":", "/")}`;
     this.command = element.querySelector(".command code");
-    this.button = element.querySelector(".break");
+    this.buttons = [...element.querySelectorAll(".break")];
     this.timer = null;
     this.request = null;
     const wanted = {};
@@ -29,10 +28,13 @@ class Card {
     set(this.form, wanted);
     watch(this.form, () => this.changed());
     this.form.addEventListener("submit", (event) => event.preventDefault());
-    this.button.addEventListener("click", () => {
-      set(this.form, this.isBroken() ? {} : { ...turned(this.form), ...this.control });
-      this.changed(0);
-    });
+    for (const button of this.buttons) {
+      const control = JSON.parse(button.dataset.knobs);
+      button.addEventListener("click", () => {
+        set(this.form, this.isBroken(button) ? {} : { ...turned(this.form), ...control });
+        this.changed(0);
+      });
+    }
     element.querySelector(".reset").addEventListener("click", () => {
       set(this.form, {});
       this.changed(0);
@@ -42,9 +44,9 @@ class Card {
     whenSeen(element, () => this.measure());
   }
 
-  isBroken() {
+  isBroken(button) {
     const now = turned(this.form);
-    return Object.entries(this.control).every(([knob, value]) => now[knob] === value);
+    return Object.entries(JSON.parse(button.dataset.knobs)).every(([knob, value]) => now[knob] === value);
   }
 
   forget() {
@@ -57,9 +59,7 @@ class Card {
   // what follows from the knobs without a measurement: button, address, command
   tell() {
     const knobs = turned(this.form);
-    const broken = this.isBroken();
-    this.button.ariaPressed = String(broken);
-    this.button.textContent = broken ? "Mend it" : "Break it";
+    for (const button of this.buttons) press(button, this.isBroken(button));
     const { seed, ...rest } = knobs;
     const sets = Object.entries(rest).map(([knob, value]) => ` --set ${quoted(`${knob}=${value}`)}`);
     const seeds = seed === undefined ? "" : ` --seed ${quoted(seed)}`;
@@ -90,7 +90,7 @@ class Card {
       const found = await ask(address, { body, signal: request.signal });
       complain(this.form, "");
       const measure = untouched ? found.measure : found;
-      if (untouched) showControl(this.element, found.control);
+      if (untouched) showControls(this.element, found.controls);
       showEvidence(this.element, measure);
       announce(`${this.name.replaceAll("_", " ")}: ${measure.observation.verdict}. ${measure.summary}`);
       if (measure.observation.verdict === "error") complain(this.form, measure.summary);

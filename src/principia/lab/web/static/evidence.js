@@ -3,19 +3,20 @@
 
 for (const card of document.querySelectorAll(".claim")) {
   const script = card.querySelector("script.evidence");
-  const button = card.querySelector(".break");
+  const buttons = [...card.querySelectorAll(".break")];
   if (!script) {
-    button.disabled = true;
+    for (const button of buttons) button.disabled = true;
     continue;
   }
-  const { measure, control } = JSON.parse(script.textContent);
-  const { showControl, showEvidence, whenSeen } = globalThis.principia;
-  showControl(card, control);
+  const { measure, controls } = JSON.parse(script.textContent);
+  const { press, showControls, showEvidence, whenSeen } = globalThis.principia;
+  showControls(card, controls);
   whenSeen(card, () => showEvidence(card, measure));
-  button.addEventListener("click", () => {
-    const broken = button.ariaPressed !== "true";
-    button.ariaPressed = String(broken);
-    button.textContent = broken ? "Mend it" : "Break it";
-    showEvidence(card, broken ? control : measure);
+  buttons.forEach((button, place) => {
+    button.addEventListener("click", () => {
+      const broken = button.ariaPressed !== "true";
+      for (const one of buttons) press(one, broken && one === button);
+      showEvidence(card, broken ? controls[place] : measure);
+    });
   });
 }
