@@ -13,6 +13,7 @@ import torch
 from sklearn.base import BaseEstimator
 from sklearn.utils.estimator_checks import check_estimator
 
+from components import components_of_claims
 from planting import guarded, remember_sound
 from principia.lab.course import catalog
 from principia.lab.course.formula import prose_to_unicode, to_mathml, to_unicode
@@ -250,6 +251,14 @@ def test_claim_is_declared_in_full(page, name):
         prose_to_unicode(control.words)
     if len(claim.controls) > 1:
         assert all(control.words for control in claim.controls), "several controls need words"
+
+
+@every_page
+def test_claims_run_components_or_say_why_not(page):
+    for name, run in components_of_claims(page).items():
+        excuse = page.claim(name).no_component
+        assert run or excuse, f"{name} runs no component; no_component= says why"
+        assert not (run and excuse), f"{name} runs {sorted(run)}"
 
 
 @every_claim

@@ -199,6 +199,7 @@ class Claim:
     source: str
     misprint: str = ""
     headline: bool = False
+    no_component: str = ""
 
     @property
     def name(self) -> str:
@@ -285,6 +286,7 @@ def claim(
     controls: Sequence[Control] = (),
     misprint: str = "",
     headline: bool = False,
+    no_component: str = "",
 ) -> Callable[[Callable[..., Evidence]], Claim]:
     """Declare the decorated function as a claim of its page.
 
@@ -295,6 +297,8 @@ def claim(
         controls: The controls, where one is not enough, in place of `control` and `refutes`.
         misprint: How the formula is often printed wrongly, if the first control is that misprint.
         headline: Whether the tour shows this claim for its chapter; one a chapter.
+        no_component: Why it runs no component of the course, if it does not: in one clause, that it
+            is about mathematics itself, or whose component it runs.
     """
     listed = tuple(controls)
     if not listed and control:
@@ -312,6 +316,6 @@ def claim(
                 f"claim: {function.__name__} must have control= or controls=; got both. "
                 "Move the first into the list, as Control({...}, refutes=[...])."
             )
-        return Claim(function, listed, source, misprint, headline)
+        return Claim(function, listed, source, misprint, headline, no_component)
 
     return declare
