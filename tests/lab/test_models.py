@@ -1,6 +1,7 @@
 """Kept models come back whole or are refused at once; files from elsewhere run nothing."""
 
 import copy
+import functools
 
 import numpy as np
 import pytest
@@ -14,10 +15,10 @@ from principia.lab.params import MADE_WITH, UsageError, checked
 from principia.lab.runs import Run
 from principia.lab.runs.exporting import onnx_bytes
 from principia.lab.runs.models import load_model, save_model, weights_of
-from principia.networks import MLP, SkipNetwork
+from principia.networks import MLP, SkipNetwork, widen
 from principia.optimization import BezierPath
 from principia.regression import LMS
-from principia.regularization import ConvNet, DistillationLoss, SharedTrunk
+from principia.regularization import ClassicDropout, ConvNet, DistillationLoss, SharedTrunk
 
 X = torch.linspace(-2, 2, 12).view(6, 2)
 
@@ -51,6 +52,30 @@ def test_components_in_components_come_back(tmp_path):
     assert list(again.heads) == ["one", "two"]
     answers = [model(X.double()) for model in (trunk, again)]
     assert all(torch.equal(answers[0][name], answers[1][name]) for name in again.heads)
+
+
+@pytest.mark.parametrize(
+    "norm", [None, nn.LayerNorm, nn.BatchNorm1d, functools.partial(nn.GroupNorm, 2, eps=1e-3)])
+@pytest.mark.parametrize("dropout", [0.0, 0.4, ClassicDropout(0.7), nn.AlphaDropout(0.2)])
+def test_parts_that_are_passed_in_come_back(tmp_path, norm, dropout):
+    model = MLP([2, 4, 6, 1], norm=norm, dropout=dropout, rng=rng())
+    model(X)  # batch norm keeps what it saw
+    again = back(tmp_path, model)
+    assert [repr(one) for one in again.modules()] == [repr(one) for one in model.modules()]
+    assert again.state_dict().keys() == model.state_dict().keys()
+    for training in (True, False):
+        answers = []
+        for one in (model, again):
+            torch.manual_seed(0)  # of the masks
+            answers.append(one.train(training)(X))
+        assert torch.equal(*answers)
+
+
+def test_a_network_that_was_widened_comes_back(tmp_path):
+    wider = widen(widen(MLP([2, 3, 4, 1], dropout=0.1, rng=rng()), 1), 2, "split")
+    again = back(tmp_path, wider.eval())
+    assert again.sizes == wider.sizes == (2, 4, 5, 1)
+    assert torch.equal(again(X), wider(X))
 
 
 def test_one_thing_in_two_places_stays_one_thing(tmp_path):
@@ -133,6 +158,10 @@ def changed():
     return model
 
 
+def made_by_a_function(scale, width):
+    return nn.LayerNorm(width)
+
+
 def hooked():
     model = MLP([2, 3, 1])
     model.register_forward_hook(lambda module, inputs, output: 2 * output)
@@ -147,6 +176,11 @@ def hooked():
         (Own, r"model must be a component of a page .*got Own"),
         (lambda: SkipNetwork([Own()]), r"model\.branches\.0 must be a component .*got Own"),
         (lambda: SkipNetwork([nn.LSTM(2, 2)]), r"model\.branches\.0 must be .*got LSTM"),
+        (lambda: MLP([2, 3, 1], norm=lambda width: nn.LayerNorm(width)),
+         r"model\.norm must be made of .*got .*<lambda>"),
+        (lambda: MLP([2, 3, 1], norm=functools.partial(made_by_a_function, 1.0)),
+         r"model\.norm must be made of .*got partial"),
+        (lambda: MLP([2, 3, 1], dropout=Own()), r"model\.dropout must be a component .*got Own"),
         (changed, r"model\.phi must be what the constructor makes .*Pass it to the constructor"),
         (hooked, r"model\.hooks must be what the constructor makes"),
         (lambda: nn.utils.parametrizations.weight_norm(nn.Linear(2, 1)),
@@ -188,6 +222,8 @@ def test_a_file_names_only_what_it_may(tmp_path, name, place):
         ({"phi": {"again": 4}}, "unknown kind 'again'"),
         ({"phi": {"component": {"again": 4}}}, "list index out of range"),
         ({"phi": {"tensor": "other"}}, "other"),
+        ({"phi": {"partial": [{"named": "torch.tanh"}, {"tuple": []}, {"dict": []}]}},
+         "makes no module"),
     ],
 )
 def test_settings_are_checked_like_those_that_are_typed(tmp_path, settings, sentence):

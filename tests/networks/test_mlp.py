@@ -1,3 +1,4 @@
+import functools
 import itertools
 
 import jaxtyping
@@ -9,8 +10,10 @@ from sklearn.neural_network import MLPClassifier
 from torch import nn
 
 from planting import assert_caught
+from principia.gradients.backprop import backprop
 from principia.lab.course.catalog import page
 from principia.lab.params import UsageError
+from principia.networks import difference_of_maxes, regions_1d, tanh_to_sigmoid
 from principia.networks.activations import ACTIVATIONS
 from principia.networks.mlp import (
     MLP,
@@ -22,6 +25,8 @@ from principia.networks.mlp import (
     ridge,
     widen,
 )
+from principia.optimization import pretrain, rescale_relu, transfer
+from principia.regularization import ClassicDropout
 
 KEY = "networks/mlp"
 
@@ -41,10 +46,18 @@ def net(*sizes, **options):
 @pytest.mark.parametrize(
     ("old", "new", "claim"),
     [
-        ("skip_init(nn.Linear, n, m, bias=bias)", "skip_init(nn.Linear, n, m, bias=n < m)",
+        ("skip_init(nn.Linear, n, m, bias=its)", "skip_init(nn.Linear, n, m, bias=n < m)",
          "parameter_count"),
-        ("(self.phi if number < len(self.layers)", "(self.phi if number <= len(self.layers)",
-         "composition"),
+        ("x = self.phi(z) if hidden", "x = self.phi(z) if True", "composition"),
+        ("x = self.phi(z) if hidden", "x = z if hidden", "parts_in_order"),
+        ("z = _normalized(self.norms[number - 1], z)", "pass", "parts_in_order"),
+        ("z = _normalized(self.norms[number - 1], z)",
+         "z = _normalized(self.norms[number - 1], self.phi(z))", "parts_in_order"),
+        ("x = self.drops[number - 1](x)", "x = self.drops[number - 1](layer(x))", "parts_in_order"),
+        ("x = self.drops[number - 1](x)", "pass", "parts_in_order"),
+        ("else nn.Dropout(dropout)", "else nn.Dropout(1 - dropout / 2)", "parts_in_order"),
+        ("return norm(rows).view_as(z)",
+         "return norm(z.mT).mT if isinstance(norm, _BatchNorm) else norm(z)", "parts_in_order"),
         ("outputs = [x]", "outputs = [0 * x]", "composition"),
         ("return f(torch.eye(n,", "return -f(torch.eye(n,", "linear_functional"),
         ("vjp(sigma, x @ w + b)", "vjp(sigma, x @ w.abs() + b)", "ridge_invariance"),
@@ -62,7 +75,8 @@ def net(*sizes, **options):
         ("incoming[i], (1 - alpha) *", "incoming[i], alpha *", "nesting"),
         ("_draw(row, mlp.sizes", "_draw(column, mlp.sizes", "nesting"),
         ("before.out_features = after.in_features = len(incoming)", "pass", "nesting"),
-        ("(layer(x))", "(layer(x.detach() + 0 * x))", "gradient_normal_to_level_set"),
+        ("z, hidden = layer(x)", "z, hidden = layer(x.detach() + 0 * x)",
+         "gradient_normal_to_level_set"),
     ],
 )
 def test_claims_catch_planted_bugs(old, new, claim):
@@ -132,6 +146,99 @@ def test_network_is_compiled_and_exported_whole(monkeypatch):
     program = torch.export.export(mlp, (x,), dynamic_shapes=({0: torch.export.Dim("B")},))
     other = torch.randn(9, 6, generator=rng(1))
     torch.testing.assert_close(program.module()(other), mlp(other))
+
+
+@pytest.mark.parametrize("lead", [(), (1,), (6,), (3, 2), (0,)])
+def test_norms_take_all_leading_axes_for_samples(lead):
+    mlp = net(5, 4, 4, 3, norm=nn.BatchNorm1d, dropout=0.3)
+    mlp(normal(50, 5))  # so that running statistics differ from 0 and 1
+    mlp.eval()
+    x = normal(*lead, 5)
+    assert mlp(x).shape == (*lead, 3)
+    torch.testing.assert_close(mlp(x), mlp(x.reshape(-1, 5)).reshape(*lead, 3))
+
+
+def test_parts_are_exported_whole(monkeypatch):
+    mlp = MLP([6, 5, 2], norm=nn.LayerNorm, dropout=0.2, rng=rng()).eval()
+    x = torch.randn(4, 6, generator=rng())
+    monkeypatch.setattr(jaxtyping.config, "jaxtyping_disable", True)  # it breaks the graph itself
+    program = torch.export.export(mlp, (x,), dynamic_shapes=({0: torch.export.Dim("B")},))
+    other = torch.randn(9, 6, generator=rng(1))
+    torch.testing.assert_close(program.module()(other), mlp(other))
+
+
+def test_each_hidden_layer_has_parts_of_its_own():
+    factory = functools.partial(nn.GroupNorm, 2, eps=1e-3)
+    mlp = net(3, 4, 6, 2, norm=factory, dropout=ClassicDropout(0.7))
+    assert [(one.num_channels, one.num_groups, one.eps) for one in mlp.norms] == [
+        (4, 2, 1e-3), (6, 2, 1e-3)]
+    assert [one.keep for one in mlp.drops] == [0.7, 0.7]
+    assert mlp.drops[0] is not mlp.drops[1]
+    assert not net(3, 2, norm=nn.LayerNorm, dropout=0.5).norms  # no hidden layer, no parts
+    biased = [one.bias is not None for one in net(3, 4, 4, 2, norm=nn.BatchNorm1d).layers]
+    assert biased == [False, False, True]
+    assert all(one.bias is None for one in net(3, 4, 2, norm=nn.LayerNorm, bias=False).layers)
+
+
+SYMMETRIES = {
+    "permute_hidden": lambda mlp: permute_hidden(mlp, 1, [1, 0, 2, 3]),
+    "flip_signs": lambda mlp: flip_signs(mlp, 1, torch.tensor([1, -1, 1, 1])),
+    "rescale_unit": lambda mlp: rescale_unit(mlp, 1, 0, 3.0),
+    "widen": lambda mlp: widen(mlp, 1, "split", alpha=0.3),
+    "rescale_relu": lambda mlp: rescale_relu(mlp, 3.0),
+}
+
+
+@pytest.mark.parametrize("name", SYMMETRIES)
+def test_symmetries_hold_with_dropout_and_refuse_what_looks_at_all_units(name):
+    options = {"activation": "tanh" if name == "flip_signs" else "relu"}
+    mlp, x = net(3, 4, 2, dropout=0.4, **options).eval(), normal(20, 3)
+    other = SYMMETRIES[name](mlp)
+    assert not other.training
+    assert other.drops[0].p == 0.4
+    torch.testing.assert_close(other(x), mlp(x))
+    for bad in ({"norm": nn.LayerNorm}, {"norm": nn.BatchNorm1d}, {"dropout": ClassicDropout()}):
+        told = rf"^{name}: (mlp|model) must be an MLP whose hidden units hear their own sum alone"
+        with pytest.raises(UsageError, match=told):
+            SYMMETRIES[name](net(3, 4, 2, **bad, **options))
+
+
+def test_who_reads_layers_alone_refuses_parts_between_them():
+    x, y = normal(5, 3), torch.zeros(5, dtype=torch.long)
+    for bad in ({"norm": nn.LayerNorm}, {"dropout": 0.5}):
+        mlp = net(3, 4, 1, **bad)
+        with pytest.raises(UsageError, match=r"^backprop: mlp must be an MLP of linear layers and"):
+            backprop(mlp, x, y)
+        with pytest.raises(UsageError, match=r"^regions_1d: net must be of linear layers and ReLU"):
+            regions_1d(mlp, x[0], x[1])
+        with pytest.raises(UsageError, match=r"^tanh_to_sigmoid: mlp must be .*without norm"):
+            tanh_to_sigmoid(net(3, 4, 1, activation="tanh", **bad))
+    normed, told = net(3, 4, 1, norm=nn.RMSNorm), "must be .* hear their own sum alone"
+    with pytest.raises(UsageError, match=f"^difference_of_maxes: net {told}"):
+        difference_of_maxes(normed)
+    with pytest.raises(UsageError, match=f"^pretrain: encoder {told}"):
+        pretrain(normed, x.sigmoid())
+    with pytest.raises(UsageError, match=f"^transfer: encoder {told}"):
+        transfer(normed, net(3, 4, 1))
+
+
+def test_bad_parts_are_told_in_one_sentence():
+    for bad in (nn.LayerNorm(4), "layer", lambda width: width):
+        told = r"^MLP: norm must be a class or function that makes a module for a .*; got .*\. Pass"
+        with pytest.raises(UsageError, match=told):
+            MLP([3, 4, 2], norm=bad)
+    with pytest.raises(UsageError, match=r"GroupNorm.*For width 4 it said: .*num_channels"):
+        MLP([3, 4, 2], norm=nn.GroupNorm)
+    with pytest.raises(UsageError, match=r"sizes must be 2 or more for every hidden layer; got 1\. "
+                       r".*variance is 0"):
+        MLP([3, 1, 2], norm=nn.LayerNorm)
+    for bad in (1.0, -0.1, "half", True):
+        with pytest.raises(UsageError, match=r"MLP: dropout must be in \[0, 1\), or a Module; got"):
+            MLP([3, 4, 2], dropout=bad)
+    mlp, x = net(3, 4, 2, norm=nn.BatchNorm1d), normal(4, 3)
+    with pytest.raises(UsageError, match=r"x must be 2 or more rows .*got 1\. .*=nn\.LayerNorm"):
+        mlp(x[:1])
+    assert mlp.eval()(x[:1]).shape == (1, 2)
 
 
 def test_copies_leave_the_original_alone():

@@ -13,12 +13,12 @@ from principia.lab.seeds import Seed
 from principia.lab.training.generators import seeded_generators
 from principia.regularization import (
     ClassicDropout,
-    DropoutMLP,
     arithmetic_ensemble,
     enumerate_subnets,
     geometric_ensemble,
     mc_dropout,
     scale_weights,
+    with_dropout,
 )
 
 KEY = "regularization/dropout"
@@ -47,8 +47,8 @@ def double(module):
         ("bernoulli_(self.keep) if", "bernoulli_(1 - self.keep) if", "torch_dropout_is_inverted"),
         ("if self.training else self.keep", "if self.training else 1.0",
          "torch_dropout_is_inverted"),
-        ("nn.Dropout(1 - keep) for keep in keeps", "nn.Dropout(keep) for keep in keeps[::-1]",
-         "mask_law"),
+        ("nn.Dropout(1 - keep_input)", "nn.Dropout(keep_input)", "mask_law"),
+        ("dropout=1 - keep_hidden", "dropout=keep_hidden", "mask_law"),
         ("torch.where(masks == 1, pi, 1 - pi)", "torch.where(masks == 0, pi, 1 - pi)", "mask_law"),
         ("            one.train()", "            one.eval()", "mask_law"),
         ("variance, mean = torch.var_mean", "mean, variance = torch.var_mean", "mask_law"),
@@ -60,7 +60,7 @@ def double(module):
         ("dims=1).softmax(dim=-1)", "dims=1).exp()", "scaling_is_geometric_mean"),
         ("factors[:, chosen] = masks / pi", "factors[:, chosen] = masks",
          "dropout_is_adaptive_ridge"),
-        ("self.phi(layer(drop(x)))", "layer(drop(x))", "scaling_is_approximate_for_deep"),
+        ("activation=activation", 'activation="identity"', "scaling_is_approximate_for_deep"),
     ],
 )
 def test_claims_catch_planted_bugs(old, new, claim):
@@ -68,9 +68,9 @@ def test_claims_catch_planted_bugs(old, new, claim):
 
 
 def test_enumeration_is_what_a_loop_over_masks_gives():
-    mlp = double(DropoutMLP([3, 4, 2, 2], keep_input=0.9, keep_hidden=0.6))
-    x = normal(5, 3)
-    outputs, weights = enumerate_subnets(mlp, x)
+    net = double(with_dropout([3, 4, 2, 2], keep_input=0.9, keep_hidden=0.6))
+    x, mlp = normal(5, 3), net[1]
+    outputs, weights = enumerate_subnets(net, x)
     keeps = [0.9] * 3 + [0.6] * 6
     for number, bits in enumerate(itertools.product((0, 1), repeat=9)):
         mask = torch.tensor(bits[::-1], dtype=torch.float64)  # the last bit runs fastest
@@ -83,8 +83,9 @@ def test_enumeration_is_what_a_loop_over_masks_gives():
 
 
 def test_chosen_units_are_dropped_and_the_others_never():
-    mlp, x = double(DropoutMLP([3, 4, 2])), normal(5, 3)
-    outputs, weights = enumerate_subnets(mlp, x, [6, 1])  # the last hidden unit, then an input
+    net, x = double(with_dropout([3, 4, 2])), normal(5, 3)
+    mlp = net[1]
+    outputs, weights = enumerate_subnets(net, x, [6, 1])  # the last hidden unit, then an input
     torch.testing.assert_close(weights, torch.tensor([0.1, 0.1, 0.4, 0.4], dtype=weights.dtype))
     for number, (hidden, given) in enumerate([(0, 0), (2, 0), (0, 1 / 0.8), (2, 1 / 0.8)]):
         h = torch.relu(mlp.layers[0](x * torch.tensor([1, given, 1])))
@@ -93,13 +94,13 @@ def test_chosen_units_are_dropped_and_the_others_never():
 
 
 def test_enumeration_does_not_touch_the_mode_or_the_hooks():
-    mlp, x = double(DropoutMLP([3, 4, 2])), normal(5, 3)
-    mlp.drops[1].eval()
-    enumerate_subnets(mlp, x, [0])
-    mc_dropout(mlp, x, 3, rng=generator())
-    assert [one.training for one in mlp.drops] == [True, False]
-    assert not any(one._forward_hooks for one in mlp.modules())
-    torch.testing.assert_close(mlp.eval()(x), mlp.eval()(x))
+    net, x = double(with_dropout([3, 4, 2])), normal(5, 3)
+    net[1].drops[0].eval()
+    enumerate_subnets(net, x, [0])
+    mc_dropout(net, x, 3, rng=generator())
+    assert [net[0].training, net[1].drops[0].training] == [True, False]
+    assert not any(one._forward_hooks for one in net.modules())
+    torch.testing.assert_close(net.eval()(x), net.eval()(x))
 
 
 def test_ensembles_are_torchs_mixture_and_the_mean_of_logits():
@@ -114,15 +115,14 @@ def test_ensembles_are_torchs_mixture_and_the_mean_of_logits():
 
 
 def test_training_is_torchs_own_dropout_mask_by_mask():
-    mlp, x = double(DropoutMLP([3, 6, 2], keep_input=0.7, keep_hidden=0.6)), normal(50, 3)
-    theirs = nn.Sequential(
-        nn.Dropout(0.3), mlp.layers[0], nn.ReLU(), nn.Dropout(0.4), mlp.layers[1]
-    )
+    net, x = double(with_dropout([3, 6, 2], keep_input=0.7, keep_hidden=0.6)), normal(50, 3)
+    first, last = net[1].layers
+    theirs = nn.Sequential(nn.Dropout(0.3), first, nn.ReLU(), nn.Dropout(0.4), last)
     with seeded_generators(Seed(3), CPU):
-        ours = mlp(x)
+        ours = net(x)
     with seeded_generators(Seed(3), CPU):
         torch.testing.assert_close(ours, theirs(x))
-    torch.testing.assert_close(mlp.eval()(x), theirs.eval()(x))
+    torch.testing.assert_close(net.eval()(x), theirs.eval()(x))
 
 
 def test_scaled_weights_compute_the_same_function_in_both_modes():
@@ -160,15 +160,15 @@ def test_monte_carlo_is_seeded_and_leaves_other_layers_in_evaluation():
 
 
 def test_gradients_reach_every_parameter_and_he_start():
-    mlp = DropoutMLP([500, 400, 300, 3], rng=generator())
-    mlp(torch.ones(8, 500)).sum().backward()
-    assert all(one.grad is not None and one.grad.any() for one in mlp.parameters())
-    for layer in mlp.layers[:2]:
+    net = with_dropout([500, 400, 300, 3], rng=generator())
+    net(torch.ones(8, 500)).sum().backward()
+    assert all(one.grad is not None and one.grad.any() for one in net.parameters())
+    for layer in net[1].layers[:2]:
         n = layer.in_features
         assert float(layer.weight.detach().var()) == pytest.approx(2 / n, rel=0.02)
         assert not layer.bias.any()
-    again = DropoutMLP([500, 400, 300, 3], rng=generator())
-    assert torch.equal(mlp.layers[2].weight, again.layers[2].weight)
+    again = with_dropout([500, 400, 300, 3], rng=generator())
+    assert torch.equal(net[1].layers[2].weight, again[1].layers[2].weight)
 
 
 def test_few_pictures_are_for_the_pairs_only():
@@ -176,7 +176,7 @@ def test_few_pictures_are_for_the_pairs_only():
     outcome = page(KEY).experiments()["mnist_dropout"](run, epochs=2, pairs=2, few=300, units=64)
     assert set(run.curves) == {"all", *names}
     assert {run.curves[one][0]["step"] for one in names} == {7}  # of 48 pictures each
-    assert run.model.drops[0].p == pytest.approx(0.2)
+    assert run.model[0].p == pytest.approx(0.2)
     assert set(outcome.figures) == {"pairs", "errors", "cuts"}
     run = Run()
     page(KEY).experiments()["mnist_dropout"](run, epochs=1, pairs=2, units=64)
@@ -189,29 +189,29 @@ def test_bad_input_is_told_in_one_sentence():
         with pytest.raises(UsageError, match=r"ClassicDropout: keep must be in \(0, 1\]; got"):
             ClassicDropout(bad)
         with pytest.raises(UsageError, match=r"keep_hidden must be in \(0, 1\]; got"):
-            DropoutMLP([2, 2], keep_hidden=bad)
-    with pytest.raises(UsageError, match="DropoutMLP: sizes must be two or more values"):
-        DropoutMLP([2])
+            with_dropout([2, 2], keep_hidden=bad)
+    with pytest.raises(UsageError, match="MLP: sizes must be two or more values"):
+        with_dropout([2])
     with pytest.raises(UsageError, match=(
         r"^dropout: at most 14 units can be enumerated; got 64\. Use mc_dropout\.$"
     )):
-        enumerate_subnets(DropoutMLP([64, 3]), x)
+        enumerate_subnets(with_dropout([64, 3]), x)
     with pytest.raises(UsageError, match="units must be different, from 0 to 63; got"):
-        enumerate_subnets(DropoutMLP([64, 3]), x, [3, 3])
+        enumerate_subnets(with_dropout([64, 3]), x, [3, 3])
     with pytest.raises(UsageError, match="units must be different, from 0 to 63; got"):
-        enumerate_subnets(DropoutMLP([64, 3]), x, [64])
+        enumerate_subnets(with_dropout([64, 3]), x, [64])
     with pytest.raises(UsageError, match="model must be a module with a layer that drops units"):
-        enumerate_subnets(DropoutMLP([64, 3], keep_input=1.0), x)
+        enumerate_subnets(with_dropout([64, 3], keep_input=1.0), x)
     with pytest.raises(UsageError, match="and none that drops all of them"):
         enumerate_subnets(nn.Sequential(nn.Dropout(1.0), nn.Linear(64, 3)), x)
-    narrow = DropoutMLP([3, 4, 2])
-    with pytest.raises(UsageError, match=r"DropoutMLP: x must be of shape \(\.\.\., 3\); got"):
+    narrow = with_dropout([3, 4, 2])
+    with pytest.raises(UsageError, match=r"MLP: x must have width 3 at layer 1; got width 64"):
         enumerate_subnets(narrow, x)
     assert not any(one._forward_hooks for one in narrow.modules())
     with pytest.raises(UsageError, match="model must be a module with a dropout layer"):
         mc_dropout(nn.Linear(64, 2), x)
     with pytest.raises(UsageError, match=r"samples must be an integer in \[2, inf\); got 1"):
-        mc_dropout(DropoutMLP([64, 3]), x, 1)
+        mc_dropout(with_dropout([64, 3]), x, 1)
     for after in ([], [nn.ReLU()]):
         with pytest.raises(UsageError, match=r"nn\.Linear of its own follows every Classic.*; got"):
             scale_weights(nn.Sequential(nn.Linear(2, 2), ClassicDropout(), *after))

@@ -8,7 +8,9 @@ from torch import nn
 
 from planting import assert_caught
 from principia.lab.params import UsageError
-from principia.regularization import NormMLP, invariance_table, normalize
+from principia.regularization import invariance_table, normalize
+from principia.regularization.claims.layer_norm import NORMS
+from principia.regularization.initialization import he_mlp
 
 KEY = "regularization/layer_norm"
 
@@ -28,11 +30,6 @@ def randn(*shape, seed=0):
          "torch_is_the_formula"),
         ("(eps + variance).sqrt()", "(eps + variance.sqrt())", "torch_is_the_formula"),
         ("return (x - mean) / (eps", "return x / (eps", "lives_on_a_sphere"),
-        ("x = self.phi(norm(z.reshape(rows, layer.out_features)).view_as(z))",
-         "x = norm(self.phi(z))", "torch_is_the_formula"),
-        ("x = self.phi(norm(z.reshape(rows, layer.out_features)).view_as(z))",
-         "x = self.phi(z)", "torch_is_the_formula"),
-        ('"layer": nn.LayerNorm}\n', '"layer": nn.BatchNorm1d}\n', "independent_of_batch"),
         ("(x, first_row * W)", "(x, factor * W)", "invariances"),
         ("(x, W + v)", "(x, W + first_row)", "invariances"),
         ("(first_sample * x, W)", "(x, W)", "invariances"),
@@ -72,9 +69,9 @@ def test_gradients_of_normalize_are_right():
     assert torch.autograd.gradcheck(lambda x: normalize(x, 0), x)
 
 
-@pytest.mark.parametrize("norm", ["none", "layer", "batch"])
+@pytest.mark.parametrize("norm", [nn.LayerNorm, nn.BatchNorm1d, nn.RMSNorm])
 def test_network_is_the_sequence_of_its_modules(norm):
-    net = NormMLP([5, 7, 6, 3], norm=norm, activation="tanh", rng=rng()).double()
+    net = he_mlp([5, 7, 6, 3], norm=norm, activation="tanh", rng=rng()).double()
     first, second, last = net.layers
     sequence = nn.Sequential(
         first, net.norms[0], nn.Tanh(), second, net.norms[1], nn.Tanh(), last
@@ -88,8 +85,8 @@ def test_network_is_the_sequence_of_its_modules(norm):
 
 
 def test_every_norm_has_the_same_start_by_hes_rule():
-    norms = "none", "layer", "batch"
-    nets = [NormMLP([400, 300, 300, 10], norm=norm, rng=rng(3)) for norm in norms]
+    norms = [NORMS[name] for name in ("none", "layer", "batch")]
+    nets = [he_mlp([400, 300, 300, 10], norm=norm, rng=rng(3)) for norm in norms]
     for layers in zip(*(net.layers for net in nets), strict=True):
         assert all(torch.equal(layers[0].weight, one.weight) for one in layers)
         n = layers[0].in_features
@@ -146,20 +143,6 @@ def test_bad_input_is_told_in_one_sentence():
         normalize(x[:, :1], -1)
     with pytest.raises(UsageError, match=r"normalize: eps must be in \[0, inf\); got -1"):
         normalize(x, 0, eps=-1)
-    with pytest.raises(UsageError, match=r"NormMLP: sizes must be 2 or more for every hidden .*"
-                       r"got \(3, 1, 2\)\. .*variance is 0"):
-        NormMLP([3, 1, 2])
-    assert NormMLP([3, 1, 2], norm="none", rng=rng())(x.float()).shape == (4, 2)
-    with pytest.raises(UsageError, match="NormMLP: sizes must be two or more values"):
-        NormMLP([3])
-    with pytest.raises(UsageError, match="norm must be one of 'none', 'batch', 'layer'; got 'in"):
-        NormMLP([3, 4, 2], norm="instance")
-    net = NormMLP([3, 4, 2], norm="batch", rng=rng()).double()
-    with pytest.raises(UsageError, match=r"x must be 2 or more rows .*got 1\. .*norm='layer'"):
-        net(x[:1])
-    assert net.eval()(x[:1]).shape == (1, 2)
-    with pytest.raises(UsageError, match=r"x must have 3 features in its last axis; got \(3, 4\)"):
-        net(x.T)
     with pytest.raises(UsageError, match=r"norm must be a function of tensors of shape \(32, 6\); "
                        r"got LayerNorm\(\(5,\).*It said: .*normalized_shape"):
         invariance_table(nn.LayerNorm(5), 6)

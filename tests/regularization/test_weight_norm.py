@@ -9,13 +9,13 @@ from torch.nn.utils import parametrizations, parametrize
 from planting import assert_caught
 from principia.lab.params import UsageError
 from principia.regularization import (
-    NormMLP,
     data_dependent_init,
     merge,
     normalize_weights,
     weight_norm_gradient,
 )
 from principia.regularization.experiments.weight_norm import _epochs_to, _Lengths
+from principia.regularization.initialization import he_mlp
 
 KEY = "regularization/weight_norm"
 
@@ -29,7 +29,7 @@ def randn(*shape, seed=0):
 
 
 def plain(sizes=(5, 7, 6, 3), seed=0):
-    return NormMLP(list(sizes), norm="none", rng=rng(seed)).double()
+    return he_mlp(sizes, rng=rng(seed)).double()
 
 
 def convolutions():
@@ -183,7 +183,7 @@ def test_bad_input_is_told_in_one_sentence():
         normalize_weights(dead)
     assert not parametrize.is_parametrized(dead.layers[0])  # all or nothing
     for function in (merge, lambda model: data_dependent_init(model, x)):
-        with pytest.raises(UsageError, match=r"one with normalized weights; got 'NormMLP'\. Call"):
+        with pytest.raises(UsageError, match=r"one with normalized weights; got 'MLP'\. Call"):
             function(plain())
     bare = normalize_weights(nn.Sequential(nn.Linear(5, 2, bias=False)).double())
     with pytest.raises(UsageError, match=r"one with biases; got '0 without'\. Only a bias"):

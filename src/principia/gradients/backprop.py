@@ -74,7 +74,7 @@ def backprop(
     r"""Computes a loss and its gradient by the recursion, on plain tensors and without a graph.
 
     Args:
-        mlp: An `MLP`.
+        mlp: An `MLP` without norm and dropout.
         x: Inputs, one a row.
         y: Targets, as the loss takes them.
         loss: Gives a scalar for outputs and targets. The derivatives of `F.cross_entropy` and
@@ -99,6 +99,9 @@ def forward_pass(owner: str, mlp: Any, x: Tensor) -> tuple[list[Tensor], list[Te
     layers = list(mlp.layers) if type(mlp) is MLP else []
     if not layers or any(type(one) is not nn.Linear for one in layers):
         raise usage_error(owner, "mlp", "an MLP whose layers are nn.Linear", mlp, GRAPH)
+    if mlp.norms or mlp.drops:
+        domain = "an MLP of linear layers and activations alone"
+        raise usage_error(owner, "mlp", domain, [*mlp.norms, *mlp.drops][0], GRAPH)
     if x.shape[1] != layers[0].in_features:
         raise usage_error(owner, "x", f"of width {layers[0].in_features}", tuple(x.shape))
     outputs, slopes = [x], []

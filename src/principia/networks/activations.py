@@ -192,9 +192,13 @@ def tanh_to_sigmoid(mlp: nn.Module) -> nn.Module:
         got = named.get("activation", type(mlp).__name__)
         hint = "Only tanh is a sigmoid up to scale and shift."
         raise usage_error("tanh_to_sigmoid", "mlp", "an MLP with activation='tanh'", got, hint)
+    layers: Any = mlp.layers
+    for part in (*mlp.norms, *mlp.drops):  # type: ignore[misc]
+        domain = "an MLP without norm and dropout"
+        hint = "A norm would see doubled sums, and a sigmoid that is dropped stands for tanh = -1."
+        raise usage_error("tanh_to_sigmoid", "mlp", domain, part, hint)
     kept = {"out_activation": named["out_activation"], "rng": torch.Generator()}
     made: Any = type(mlp)(mlp.sizes, activation="sigmoid", **kept).to(next(mlp.parameters()))
-    layers: Any = mlp.layers
     for number, (old, new) in enumerate(zip(layers, made.layers, strict=True), start=1):
         W, b = old.weight, 0 if old.bias is None else old.bias
         if number > 1:

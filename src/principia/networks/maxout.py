@@ -60,7 +60,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from principia.lab.params import PositiveInt, Range, checked, usage_error
-from principia.networks.mlp import MLP
+from principia.networks.mlp import MLP, need_plain_units
 
 Array = np.ndarray
 Terms = list[tuple[int, tuple[int, ...]]]
@@ -256,6 +256,7 @@ def difference_of_maxes(net: MLP) -> tuple[KHinge, KHinge]:
         >>> torch.allclose(plus(x) - minus(x), net(x)[:, 0])
         True
     """
+    need_plain_units("difference_of_maxes", "net", net)
     if (net.activation, net.out_activation, net.sizes[-1]) != ("relu", None, 1):
         got = f"activations {net.activation!r} and {net.out_activation!r}, {net.sizes[-1]} outputs"
         raise usage_error(

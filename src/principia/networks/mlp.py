@@ -5,7 +5,8 @@ $\varphi$. One unit is a ridge: it sees its input along one direction and is con
 gradient points along that direction, as every gradient points across the level sets. The weights
 are not unique: hidden units may be permuted, flipped where $\varphi$ is odd, rescaled where it is a
 rectifier, and each network lives inside a wider one in several ways. Nearly all of the cost is in
-the matrix products: a unit takes $n$ multiply-adds and one $\varphi$.
+the matrix products: a unit takes $n$ multiply-adds and one $\varphi$. What other pages put between
+two layers is passed in as a part: a norm in front of $\varphi$, dropout behind it.
 
 $$ F = F^L\circ\dots\circ F^1, \quad x^l = F^l(x^{l-1}) = \varphi(W^lx^{l-1}+b^l), \quad
 W^l\in\mathbb R^{m\times n},\ b^l\in\mathbb R^m $$
@@ -20,7 +21,9 @@ Symbols:
     $F$: network, `MLP`, of $L$ layers $F^l$, each from width $n$ to $m$ with $m(n+1)$ parameters
     $x^l$: output of layer $l$, entry `l` of `MLP.activations`; $x^0$ is the input
     $W^l, b^l$: weight and bias of `MLP.layers[l - 1]`, an `nn.Linear`
-    $\varphi$: activation function, `MLP.phi`; the last layer has `out_activation`, or none
+    $\varphi$: activation function, `MLP.phi`; the last layer has `out_activation`, or none. With
+        parts a hidden layer is $x\mapsto\mathrm{drop}(\varphi(\mathrm{norm}(Wx+b)))$, with those of
+        `MLP.norms` and `MLP.drops`
     $M$: permutation (`permute_hidden`), signs (`flip_signs`) or a positive factor (`rescale_unit`)
     $f$: a ridge function, `ridge`, of $w$, $b$ and $\sigma$; $\{f=c\}$ is its level set
     $\nu$: outgoing weights of a hidden unit, a column of $W^{l+1}$
@@ -47,16 +50,20 @@ import copy
 import itertools
 import math
 from collections.abc import Callable, Sequence
-from typing import Annotated, Literal, final
+from typing import Annotated, Any, Literal, final
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
+from torch.nn.modules.dropout import _DropoutNd
 
 from principia.lab.params import (
+    MADE_WITH,
     Choice,
     Each,
     NonNegativeInt,
+    OrPart,
     PositiveFloat,
     PositiveInt,
     Range,
@@ -69,6 +76,7 @@ from principia.networks.activations import ACTIVATIONS
 
 ActivationName = Annotated[str, Choice(tuple(ACTIVATIONS))]
 Sizes = Annotated[Sequence[int], Each(Range(1, math.inf, kind=int))]
+Dropping = Annotated[float | nn.Module, OrPart(Range(0, 1, open="high"), nn.Module)]
 HALVINGS = 60  # a bracket of float64 has closed by then
 
 
@@ -83,7 +91,12 @@ class MLP(nn.Module):
         sizes: Width of the input, of each hidden layer, of the output.
         activation: Name of $\varphi$ in `ACTIVATIONS`, behind every layer but the last.
         out_activation: Name of the function behind the last layer; none for logits.
-        bias: Whether layers add a bias.
+        bias: Whether layers add a bias; in front of batch normalization, where it would have no
+            effect, they never do.
+        norm: Makes what stands between a hidden layer and its $\varphi$ for a width, such as
+            `nn.LayerNorm` or `functools.partial(nn.GroupNorm, 4)`; it sees one sample a row.
+        dropout: Probability of dropping a hidden unit behind its $\varphi$, or a module that does,
+            of which each hidden layer gets a copy. Inputs are dropped by a module in front.
         rng: Draws weights and biases, uniform in $\pm1/\sqrt n$ like those of `nn.Linear`; by
             default torch's global generator.
 
@@ -92,12 +105,17 @@ class MLP(nn.Module):
         >>> logits = mlp(torch.zeros(64, 784))
         >>> logits.shape, sum(one.numel() for one in mlp.parameters())
         (torch.Size([64, 10]), 238510)
+        >>> with_parts = MLP([784, 300, 10], norm=nn.LayerNorm, dropout=0.2)
+        >>> scores = with_parts(torch.rand(64, 784))
+        >>> with_parts.norms[0].normalized_shape, with_parts.drops[0].p
+        ((300,), 0.2)
     """
 
     @checked
     def __init__(
         self, sizes: Sizes, *, activation: ActivationName = "relu",
         out_activation: ActivationName | None = None, bias: bool = True,
+        norm: Callable[[int], nn.Module] | None = None, dropout: Dropping = 0.0,
         rng: torch.Generator | None = None,
     ) -> None:
         super().__init__()
@@ -107,10 +125,17 @@ class MLP(nn.Module):
         self.activation, self.out_activation = activation, out_activation
         self.phi = ACTIVATIONS[activation].module()
         self.out_phi = ACTIVATIONS[out_activation or "identity"].module()
+        widths, hidden = list(itertools.pairwise(sizes)), sizes[1:-1]
+        norms = [_norm(norm, m) for m in hidden if norm is not None]
+        biased = [bias and not isinstance(one, _BatchNorm) for one in norms]
+        biased += [bias] * (len(widths) - len(biased))
         # what a list of modules gives back, its type does not tell
         self.layers: Sequence[nn.Linear] = nn.ModuleList(  # type: ignore[assignment]
-            nn.utils.skip_init(nn.Linear, n, m, bias=bias) for n, m in itertools.pairwise(sizes)
+            nn.utils.skip_init(nn.Linear, n, m, bias=its)
+            for (n, m), its in zip(widths, biased, strict=True)
         )
+        self.norms = nn.ModuleList(norms)
+        self.drops = nn.ModuleList(_dropout(dropout) for _ in hidden if dropout != 0)
         for layer in self.layers:
             for parameter in layer.parameters():
                 _draw(parameter, layer.in_features, rng)
@@ -130,9 +155,45 @@ class MLP(nn.Module):
         for number, layer in enumerate(self.layers, start=1):
             if x.shape[-1:] != (layer.in_features,):
                 raise _wrong_width(number, layer.in_features, x)
-            x = (self.phi if number < len(self.layers) else self.out_phi)(layer(x))
+            z, hidden = layer(x), number < len(self.layers)
+            if hidden and self.norms:
+                z = _normalized(self.norms[number - 1], z)
+            x = self.phi(z) if hidden else self.out_phi(z)
+            if hidden and self.drops:
+                x = self.drops[number - 1](x)
             outputs.append(x)
         return outputs
+
+
+def _norm(norm: Any, m: int) -> nn.Module:
+    """Make the norm of a hidden layer, or say why there is none."""
+    made, hint = None, "Pass a class such as nn.LayerNorm."
+    if callable(norm) and not isinstance(norm, nn.Module):
+        try:
+            made = norm(m)
+        except (TypeError, ValueError, RuntimeError) as error:
+            hint = f"For width {m} it said: {error}"
+    if not isinstance(made, nn.Module):
+        domain = "a class or function that makes a module for a width"
+        raise usage_error("MLP", "norm", domain, norm, hint)
+    if isinstance(made, nn.LayerNorm) and made.normalized_shape == (1,):
+        hint = "Layer normalization makes 0 of a single feature, whose variance is 0."
+        raise usage_error("MLP", "sizes", "2 or more for every hidden layer", m, hint)
+    return made
+
+
+def _dropout(dropout: float | nn.Module) -> nn.Module:
+    """Make the dropout of a hidden layer: one of its own, if it learns something."""
+    return copy.deepcopy(dropout) if isinstance(dropout, nn.Module) else nn.Dropout(dropout)
+
+
+def _normalized(norm: nn.Module, z: Tensor) -> Tensor:
+    """Normalize sums (..., m) as rows (B, m): batch norm would take a second axis for features."""
+    rows = z.reshape(-1, z.shape[-1])
+    if isinstance(norm, _BatchNorm) and norm.training and len(rows) == 1:
+        hint = "A batch of one has variance 0: choose another batch size, or norm=nn.LayerNorm."
+        raise usage_error("MLP", "x", "2 or more rows while batch norm is trained", 1, hint)
+    return norm(rows).view_as(z)
 
 
 def _draw(parameter: Tensor, n: int, rng: torch.Generator | None) -> None:
@@ -153,7 +214,7 @@ def permute_hidden(mlp: MLP, layer: PositiveInt, perm: Int[Tensor, " m"] | Seque
     r"""Renames the units of a hidden layer with their outgoing weights: the function stays.
 
     Args:
-        mlp: The network; it is left as it is.
+        mlp: The network, without norms; it is left as it is.
         layer: Which hidden layer, from 1 to $L-1$.
         perm: A permutation of 0 to $m-1$; the new unit `i` is the old unit `perm[i]`.
 
@@ -172,6 +233,7 @@ def permute_hidden(mlp: MLP, layer: PositiveInt, perm: Int[Tensor, " m"] | Seque
 
 def hidden_weights(owner: str, mlp: MLP, layer: int, i: int = 0) -> tuple[Tensor, Tensor]:
     """Copy what enters a hidden layer, one row [w b] a unit, and what leaves it, one column."""
+    need_plain_units(owner, "mlp", mlp)
     hidden = len(mlp.layers) - 1
     if layer > hidden:
         raise usage_error(owner, "layer", f"one of the {hidden} hidden layers, from 1", layer)
@@ -183,6 +245,19 @@ def hidden_weights(owner: str, mlp: MLP, layer: int, i: int = 0) -> tuple[Tensor
     return incoming, after.weight.detach().clone()
 
 
+def need_plain_units(owner: str, name: str, mlp: MLP) -> None:
+    """Refuse a network in which more than an activation stands between two layers.
+
+    Dropout of torch may, since in evaluation it does nothing; other modules may do anything.
+    """
+    for one in (*mlp.norms, *mlp.drops):
+        if not isinstance(one, _DropoutNd):
+            domain, hint = "an MLP whose hidden units hear their own sum alone", ""
+            if one in list(mlp.norms):
+                hint = "A norm sees all units of a layer at once."
+            raise usage_error(owner, name, domain, one, hint)
+
+
 def rebuilt_with(mlp: MLP, layer: int, incoming: Tensor, outgoing: Tensor) -> MLP:
     """Copy a network with other weights into and out of a hidden layer, which may be wider."""
     rebuilt, n = copy.deepcopy(mlp), mlp.sizes[layer - 1]
@@ -191,6 +266,8 @@ def rebuilt_with(mlp: MLP, layer: int, incoming: Tensor, outgoing: Tensor) -> ML
     if before.bias is not None:
         before.bias = nn.Parameter(incoming[:, n].clone())
     before.out_features = after.in_features = len(incoming)
+    # what keeps a model asks what it was made with
+    vars(rebuilt)[MADE_WITH] = {**vars(rebuilt)[MADE_WITH], "sizes": rebuilt.sizes}
     return rebuilt
 
 
@@ -199,7 +276,7 @@ def flip_signs(mlp: MLP, layer: PositiveInt, signs: Annotated[Tensor, Signs]) ->
     r"""Changes the sign of hidden units and of their outgoing weights; $\varphi$ must be odd.
 
     Args:
-        mlp: The network; it is left as it is.
+        mlp: The network, without norms; it is left as it is.
         layer: Which hidden layer, from 1 to $L-1$.
         signs: A sign for each unit of the layer.
 
@@ -235,7 +312,8 @@ def rescale_unit(mlp: MLP, layer: PositiveInt, i: NonNegativeInt, c: PositiveFlo
     r"""Multiplies what enters a hidden unit and divides what leaves it, as rectifiers allow.
 
     Args:
-        mlp: The network, with $\varphi(cz)=c\varphi(z)$ for $c>0$; it is left as it is.
+        mlp: The network, without norms and with $\varphi(cz)=c\varphi(z)$ for $c>0$; it is left as
+            it is.
         layer: Which hidden layer, from 1 to $L-1$.
         i: Which of its units, from 0.
         c: The factor.
@@ -256,10 +334,10 @@ def widen(
     mlp: MLP, layer: PositiveInt, how: Literal["zero", "split", "dead"] = "zero", *,
     i: NonNegativeInt = 0, alpha: float = 0.5, rng: torch.Generator | None = None,
 ) -> MLP:
-    r"""Adds a unit to a hidden layer without changing the function.
+    r"""Adds a unit to a hidden layer without changing the function, with dropout in evaluation.
 
     Args:
-        mlp: The network; it is left as it is.
+        mlp: The network, without norms; it is left as it is.
         layer: Which hidden layer, from 1 to $L-1$.
         how: Weights $w,b$ from `rng` with $\nu=0$ (zero); a copy of unit `i` with $(1-\alpha)\nu$,
             while the original keeps $\alpha\nu$ (split); or $w=b=0$ with $\nu$ from `rng`, where

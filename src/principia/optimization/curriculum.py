@@ -70,7 +70,7 @@ from principia.lab.params import (
 from principia.lab.seeds import Seed
 from principia.lab.training import Trained, fit
 from principia.networks.activations import ACTIVATIONS
-from principia.networks.mlp import MLP
+from principia.networks.mlp import MLP, need_plain_units
 from principia.optimization.gradient_descent import descend
 from principia.optimization.problems import Problem
 from principia.optimization.sgd import ActivationName, ParallelMLP
@@ -376,7 +376,7 @@ def pretrain(
     Each layer is a `DenoisingAutoencoder` of what the layers below it make of the data.
 
     Args:
-        encoder: The network; all of its layers are trained, in place.
+        encoder: The network, without norms; all of its layers are trained, in place.
         x: Samples, with entries in [0, 1].
         steps: Steps of Adam for each layer, with batches of 64.
         lr: Step size.
@@ -391,6 +391,8 @@ def pretrain(
         >>> [len(one.history) for one in trained]
         [2, 2]
     """
+    if isinstance(encoder, MLP):
+        need_plain_units("pretrain", "encoder", encoder)
     if not ((x >= 0) & (x <= 1)).all():
         raise usage_error("pretrain", "x", "in [0, 1]", (float(x.min()), float(x.max())))
     rows, done = torch.arange(x.shape[-2]), []  # fit takes rows of the first axis, maybe the nets
@@ -420,7 +422,7 @@ def transfer(encoder: MLP | ParallelMLP, classifier: nn.Module) -> nn.Module:
     """Copies the layers of a network to the first layers of another, in place, as its start.
 
     Args:
-        encoder: Where the weights come from.
+        encoder: Where the weights come from, without norms.
         classifier: Where they go, an MLP or ParallelMLP; layers above keep their own.
 
     Example:
@@ -429,6 +431,8 @@ def transfer(encoder: MLP | ParallelMLP, classifier: nn.Module) -> nn.Module:
         >>> torch.equal(started.layers[1].weight, encoder.layers[1].weight)
         True
     """
+    if isinstance(encoder, MLP):
+        need_plain_units("transfer", "encoder", encoder)
     layers: Any = getattr(classifier, "layers", ())
     shapes = [[tuple(one.weight.shape) for one in some] for some in (encoder.layers, layers)]
     if shapes[0] != shapes[1][: len(shapes[0])]:

@@ -70,7 +70,7 @@ from torch.optim.swa_utils import update_bn
 
 from principia.lab.params import PositiveFloat, PositiveInt, Range, checked, usage_error
 from principia.lab.training import Objective
-from principia.networks.mlp import MLP
+from principia.networks.mlp import MLP, need_plain_units
 from principia.optimization.smoothness import Loss, cut, flattened, hessian_extremes, risk_of
 
 Share = Annotated[float, Range(0, 1, open="both")]
@@ -133,7 +133,8 @@ def rescale_relu(model: MLP, alpha: PositiveFloat, layer: PositiveInt = 1) -> ML
     r"""Multiplies a hidden layer by $\alpha$ and divides the next one: the function stays.
 
     Args:
-        model: The network, with $\varphi(cz)=c\varphi(z)$ for $c>0$; it is left as it is.
+        model: The network, without norms and with $\varphi(cz)=c\varphi(z)$ for $c>0$; it is left
+            as it is.
         alpha: The factor.
         layer: Which hidden layer, from 1 to $L-1$.
 
@@ -142,6 +143,7 @@ def rescale_relu(model: MLP, alpha: PositiveFloat, layer: PositiveInt = 1) -> ML
         >>> torch.allclose(rescale_relu(mlp, 10.0)(x), mlp(x), atol=1e-5)
         True
     """
+    need_plain_units("rescale_relu", "model", model)
     z = torch.linspace(-4, 4, 33, dtype=torch.float64)
     if not torch.allclose(model.phi(2 * z), 2 * model.phi(z), rtol=1e-12, atol=0):
         hint = "ReLU is: it commutes with positive factors."

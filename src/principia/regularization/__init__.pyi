@@ -22,12 +22,12 @@ from .distillation import distill as distill
 from .distillation import soft_targets as soft_targets
 from .distillation import softened_cross_entropy as softened_cross_entropy
 from .dropout import ClassicDropout as ClassicDropout
-from .dropout import DropoutMLP as DropoutMLP
 from .dropout import arithmetic_ensemble as arithmetic_ensemble
 from .dropout import enumerate_subnets as enumerate_subnets
 from .dropout import geometric_ensemble as geometric_ensemble
 from .dropout import mc_dropout as mc_dropout
 from .dropout import scale_weights as scale_weights
+from .dropout import with_dropout as with_dropout
 from .early_stopping import equivalent_decay as equivalent_decay
 from .early_stopping import stopped_shrinkage as stopped_shrinkage
 from .initialization import depth_profile as depth_profile
@@ -40,7 +40,6 @@ from .label_smoothing import expected_calibration_error as expected_calibration_
 from .label_smoothing import forward_correction as forward_correction
 from .label_smoothing import reliability as reliability
 from .label_smoothing import uniform_confusion as uniform_confusion
-from .layer_norm import NormMLP as NormMLP
 from .layer_norm import invariance_table as invariance_table
 from .layer_norm import normalize as normalize
 from .multitask import JointLoss as JointLoss

@@ -46,7 +46,7 @@ References:
 """
 
 __all__ = [
-    "DropoutMLP", "ClassicDropout", "scale_weights", "enumerate_subnets", "arithmetic_ensemble",
+    "ClassicDropout", "with_dropout", "scale_weights", "enumerate_subnets", "arithmetic_ensemble",
     "geometric_ensemble", "mc_dropout",
 ]
 
@@ -64,23 +64,22 @@ from torch.nn.modules.dropout import _DropoutNd
 from principia.lab.params import Range, UsageError, checked, usage_error
 from principia.lab.seeds import Seed
 from principia.lab.training import evaluated, seeded_generators
-from principia.networks.activations import ACTIVATIONS
 from principia.networks.mlp import ActivationName, Sizes
-from principia.regularization.initialization import initialize_
+from principia.regularization.initialization import he_mlp
 
 Keep = Annotated[float, Range(0, 1, open="low")]
 MOST_UNITS = 14  # that can be enumerated: 16,384 subnetworks
 ROWS = 2**15  # that a network computes at once
 
 
-@final
-class DropoutMLP(nn.Module):
-    r"""Composes layers $x\mapsto\varphi(Wx+b)$; the inputs of each are dropped in training.
+@checked
+def with_dropout(
+    sizes: Sizes, *, keep_input: Keep = 0.8, keep_hidden: Keep = 0.5,
+    activation: ActivationName = "relu", rng: torch.Generator | None = None,
+) -> nn.Sequential:
+    r"""Puts dropout of the inputs in front of an `MLP` with dropout, and starts it by He's rule.
 
     Dropout is torch's: in training what is kept is divided by $\pi$, in evaluation nothing happens.
-
-    Shapes:
-        x: (..., sizes[0]); returns (..., sizes[-1])
 
     Args:
         sizes: Width of the input, of each hidden layer, of the output.
@@ -91,46 +90,15 @@ class DropoutMLP(nn.Module):
             global generator, which the masks always come from.
 
     Example:
-        >>> mlp = DropoutMLP([784, 800, 800, 10], rng=torch.Generator().manual_seed(0))
+        >>> net = with_dropout([784, 800, 800, 10], rng=torch.Generator().manual_seed(0))
         >>> x = torch.ones(64, 784)
-        >>> logits = mlp(x)
-        >>> torch.equal(mlp(x), logits), torch.equal(mlp.eval()(x), mlp(x))
+        >>> torch.equal(net(x), net(x)), torch.equal(net.eval()(x), net(x))
         (False, True)
+        >>> net[0].p, [one.p for one in net[1].drops]
+        (0.1999..., [0.5, 0.5])
     """
-
-    @checked
-    def __init__(
-        self, sizes: Sizes, *, keep_input: Keep = 0.8, keep_hidden: Keep = 0.5,
-        activation: ActivationName = "relu", rng: torch.Generator | None = None,
-    ) -> None:
-        super().__init__()
-        if len(sizes) < 2:
-            hint = "Name the width of the input and that of the output."
-            raise usage_error("DropoutMLP", "sizes", "two or more values", sizes, hint)
-        self.activation, self.phi = activation, ACTIVATIONS[activation].module()
-        keeps = [keep_input, *[keep_hidden] * (len(sizes) - 2)]
-        self.drops = nn.ModuleList(nn.Dropout(1 - keep) for keep in keeps)
-        # what a list of modules gives back, its type does not tell
-        self.layers: Sequence[nn.Linear] = nn.ModuleList(  # type: ignore[assignment]
-            nn.utils.skip_init(nn.Linear, n, m) for n, m in itertools.pairwise(sizes)
-        )
-        initialize_(self, "he", rng=rng)
-
-    @property
-    def sizes(self) -> tuple[int, ...]:
-        """The widths of input, hidden layers and output."""
-        return (self.layers[0].in_features, *(one.out_features for one in self.layers))
-
-    def forward(self, x: Float[Tensor, "*B n"]) -> Float[Tensor, "*C m"]:
-        """Compute the output of the last layer: in training, that of one random subnetwork."""
-        if x.shape[-1] != self.sizes[0]:
-            domain = f"of shape (..., {self.sizes[0]})"
-            raise usage_error("DropoutMLP", "x", domain, tuple(x.shape))
-        *hidden, last = zip(self.drops, self.layers, strict=True)
-        for drop, layer in hidden:
-            x = self.phi(layer(drop(x)))
-        drop, layer = last
-        return layer(drop(x))
+    mlp = he_mlp(sizes, activation=activation, dropout=1 - keep_hidden, rng=rng)
+    return nn.Sequential(nn.Dropout(1 - keep_input), mlp)
 
 
 @final
@@ -229,7 +197,7 @@ def enumerate_subnets(
         factors = masks.new_ones(len(masks), sum(map(len, keeps)))
         factors[:, chosen] = masks / pi  # times what the layer does in evaluation
         with multiplied(_drops(model), factors.split([len(one) for one in keeps], dim=1)):
-            outputs = model(x[None])
+            outputs = model(x.expand(len(masks), *x.shape))
     return outputs, torch.where(masks == 1, pi, 1 - pi).prod(dim=1)
 
 
@@ -322,8 +290,8 @@ def mc_dropout(
         rng: Decides on the masks; by default torch's global generator.
 
     Example:
-        >>> mlp = DropoutMLP([4, 100, 3], rng=torch.Generator().manual_seed(0))
-        >>> mean, variance = mc_dropout(mlp, torch.ones(2, 4), head=nn.Softmax(dim=-1))
+        >>> net = with_dropout([4, 100, 3], rng=torch.Generator().manual_seed(0))
+        >>> mean, variance = mc_dropout(net, torch.ones(2, 4), head=nn.Softmax(dim=-1))
         >>> mean.shape, bool((variance > 0).all())
         (torch.Size([2, 3]), True)
     """

@@ -52,6 +52,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from principia.lab.params import PositiveFloat, PositiveInt, checked, usage_error
+from principia.networks.mlp import MLP, Sizes
 
 Scheme = Literal["default", "lecun", "glorot", "he", "orthogonal"]
 Law = Literal["normal", "uniform"]
@@ -118,6 +119,13 @@ def _draw(
         weight.normal_(0, sigma, generator=rng)
     else:
         weight.uniform_(-math.sqrt(3) * sigma, math.sqrt(3) * sigma, generator=rng)
+
+
+def he_mlp(sizes: Sizes, *, rng: torch.Generator | None = None, **parts: Any) -> MLP:
+    """Make an `MLP` with its parts, and start it by He's rule."""
+    mlp = MLP(sizes, rng=torch.Generator(), **parts)  # of weights that are drawn anew
+    initialize_(mlp, "he", rng=rng)
+    return mlp
 
 
 def _layers(owner: str, model: nn.Module) -> list[Any]:

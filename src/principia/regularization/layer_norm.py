@@ -34,30 +34,16 @@ References:
     Zhang and Sennrich (2019), Root mean square layer normalization. NeurIPS. arXiv:1910.07467
 """
 
-__all__ = ["normalize", "NormMLP", "invariance_table"]
+__all__ = ["normalize", "invariance_table"]
 
 import copy
-import itertools
 from collections.abc import Callable, Sequence
-from typing import Literal, final
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from principia.lab.params import (
-    NonNegativeFloat,
-    PositiveFloat,
-    PositiveInt,
-    UsageError,
-    checked,
-    usage_error,
-)
-from principia.networks.activations import ACTIVATIONS
-from principia.networks.mlp import ActivationName, Sizes
-from principia.regularization.initialization import initialize_
-
-NormName = Literal["none", "batch", "layer"]
+from principia.lab.params import NonNegativeFloat, PositiveFloat, PositiveInt, checked, usage_error
 
 
 @checked
@@ -90,73 +76,6 @@ def normalize(
         raise usage_error("normalize", "dims", "axes with 2 or more entries together", dims, hint)
     variance, mean = torch.var_mean(x, axes, correction=0, keepdim=True)
     return (x - mean) / (eps + variance).sqrt()
-
-
-@final
-class NormMLP(nn.Module):
-    r"""Composes layers $x\mapsto\varphi(\mathrm{norm}(Wx+b))$; the last one is affine.
-
-    Before batch normalization there is no $b$, which would have no effect.
-
-    Shapes:
-        x: (..., sizes[0]); returns (..., sizes[-1])
-
-    Args:
-        sizes: Width of the input, of each hidden layer, of the output.
-        norm: What stands between a hidden layer and $\varphi$: `nn.LayerNorm`, `nn.BatchNorm1d`, or
-            nothing.
-        activation: Name of $\varphi$ in `ACTIVATIONS`.
-        rng: Draws the weights by He's rule, the same ones for every norm; by default torch's
-            global generator.
-
-    Example:
-        >>> net = NormMLP([784, 100, 100, 10], rng=torch.Generator().manual_seed(0))
-        >>> logits = net(torch.rand(64, 784))
-        >>> logits.shape, net.norms[0].normalized_shape
-        (torch.Size([64, 10]), (100,))
-    """
-
-    @checked
-    def __init__(
-        self, sizes: Sizes, *, norm: NormName = "layer", activation: ActivationName = "relu",
-        rng: torch.Generator | None = None,
-    ) -> None:
-        super().__init__()
-        if len(sizes) < 2:
-            hint = "Name the width of the input and that of the output."
-            raise usage_error("NormMLP", "sizes", "two or more values", sizes, hint)
-        if norm == "layer" and 1 in sizes[1:-1]:
-            hint = "Layer normalization makes 0 of a single feature, whose variance is 0."
-            raise usage_error("NormMLP", "sizes", "2 or more for every hidden layer", sizes, hint)
-        self.norm, self.activation = norm, activation
-        self.phi = ACTIVATIONS[activation].module()
-        made = {"none": lambda m: nn.Identity(), "batch": nn.BatchNorm1d, "layer": nn.LayerNorm}
-        # what a list of modules gives back, its type does not tell
-        self.layers: Sequence[nn.Linear] = nn.ModuleList(  # type: ignore[assignment]
-            nn.utils.skip_init(nn.Linear, n, m, bias=norm != "batch" or number == len(sizes) - 1)
-            for number, (n, m) in enumerate(itertools.pairwise(sizes), start=1)
-        )
-        self.norms = nn.ModuleList(made[norm](m) for m in sizes[1:-1])
-        for layer in self.layers:
-            initialize_(layer.weight, "he", rng=rng)
-            if layer.bias is not None:
-                nn.init.zeros_(layer.bias)
-
-    def forward(self, x: Float[Tensor, "*B n"]) -> Float[Tensor, "*B m"]:
-        """Compute the output of the last layer."""
-        if x.shape[-1:] != (self.layers[0].in_features,):
-            n, shape = self.layers[0].in_features, tuple(x.shape)
-            raise UsageError(f"NormMLP: x must have {n} features in its last axis; got {shape}.")
-        rows = x.shape[:-1].numel()
-        if self.norm == "batch" and self.training and rows == 1:
-            hint = "A batch of one has variance 0: choose another batch size, or norm='layer'."
-            raise usage_error(
-                "NormMLP", "x", "2 or more rows while batch norm is trained", rows, hint
-            )
-        for layer, norm in zip(self.layers, self.norms, strict=False):  # the last has no norm
-            z = layer(x)
-            x = self.phi(norm(z.reshape(rows, layer.out_features)).view_as(z))
-        return self.layers[-1](x)
 
 
 @checked

@@ -10,6 +10,7 @@ from principia.lab.params.domains import (
     Maybe,
     NonNegativeFloat,
     NonNegativeInt,
+    OrPart,
     Outside,
     PositiveFloat,
     PositiveInt,
@@ -35,7 +36,7 @@ from principia.lab.params.knobs import (
 
 __all__ = [
     "MADE_WITH", "REQUIRED", "Bits", "Choice", "Domain", "Each", "Entries", "Failure", "Jobs",
-    "Knob", "Maybe", "NonNegativeFloat", "NonNegativeInt", "Outside", "PositiveFloat",
+    "Knob", "Maybe", "NonNegativeFloat", "NonNegativeInt", "OrPart", "Outside", "PositiveFloat",
     "PositiveInt", "Range", "SeedNumber", "Seeds", "Signs", "Switch", "Text", "UnitInterval",
     "UsageError", "check_params", "checked", "domain_of", "knobs_of", "settings", "shown",
     "suggestion", "usage_error",

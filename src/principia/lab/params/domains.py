@@ -18,8 +18,8 @@ from principia.lab.params.errors import suggestion
 __all__ = [
     "Bits", "Choice", "PositiveInt", "Domain", "Each", "Entries", "UnitInterval", "Jobs", "Maybe",
     "NonNegativeInt",
-    "NonNegativeFloat", "Outside", "PositiveFloat", "Range", "SeedNumber", "Seeds", "Signs",
-    "Switch", "Text", "domain_of",
+    "NonNegativeFloat", "OrPart", "Outside", "PositiveFloat", "Range", "SeedNumber", "Seeds",
+    "Signs", "Switch", "Text", "domain_of",
 ]
 
 
@@ -293,6 +293,50 @@ class Maybe(Domain):
         """Allow null beside the inner description."""
         inner = self.inner.schema()
         return None if inner is None else {"anyOf": [inner, {"type": "null"}]}
+
+
+@final
+@dataclass(frozen=True)
+class OrPart(Domain):
+    """A domain, or an object of a class that is passed in instead and taken as it is.
+
+    Example:
+        >>> either = OrPart(Range(0, 1), slice)
+        >>> either.text, either.accept(0.5), either.accept(slice(3))
+        ('in [0, 1], or a slice', 0.5, slice(None, 3, None))
+    """
+
+    inner: Domain
+    part: type
+
+    @property
+    def text(self) -> str:
+        """Say what it is, or which part."""
+        return f"{self.inner.text}, or a {self.part.__name__}"
+
+    def accept(self, value: Any) -> Any:
+        """Take such a part or what the inner domain takes."""
+        return value if isinstance(value, self.part) else self.inner.accept(value)
+
+    def parse(self, text: str) -> Any:
+        """Read an inner value: a part cannot be typed."""
+        return self.inner.parse(text)
+
+    def good(self) -> Any:
+        """Return an inner value."""
+        return self.inner.good()
+
+    def bad(self) -> Any:
+        """Return what the inner domain refuses."""
+        return self.inner.bad()
+
+    def schema(self) -> dict[str, Any] | None:
+        """Describe an inner value: a part has no form field."""
+        return self.inner.schema()
+
+    def hint(self, value: Any) -> str:
+        """Say what the inner domain says."""
+        return self.inner.hint(value)
 
 
 @final

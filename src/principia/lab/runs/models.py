@@ -1,14 +1,16 @@
 r"""Trained models on disk: which component of which page, its settings, and its weights.
 
 `model.json` names components of the course and plain settings, never code. A setting may itself be
-a component, a module of torch, or a class or activation by name; names resolve within the course
-and a short list of torch's. `model.safetensors` holds the tensors. Whoever loads a model builds it
-anew, through the same constructors with the same domains, so that a file from elsewhere can run
-nothing. What would not come back as it is, is refused when it is kept.
+a component, a module of torch, a class or activation by name, or a class of modules with some of
+its arguments (`functools.partial`); names resolve within the course and a short list of torch's.
+`model.safetensors` holds the tensors. Whoever loads a model builds it anew, through the same
+constructors with the same domains, so that a file from elsewhere can run nothing. What would not
+come back as it is, is refused when it is kept.
 """
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import inspect
 import json
@@ -197,6 +199,9 @@ class _Packing:
             return {"objects": [thing.dtype.str, self.value(thing.tolist(), name)]}
         if (found := _name(thing)) is not None:
             return {"named": found}
+        if isinstance(thing, functools.partial) and _makes_modules(thing.func):
+            given = (thing.args, thing.keywords)
+            return {"partial": [self.value(one, name) for one in (thing.func, *given)]}
         raise UsageError(
             f"keep: {_words(name)} must be made of plain values, tensors, components of the course "
             f"and modules or activations of torch; got "
@@ -262,6 +267,11 @@ class _Unpacking:
             return np.array(self.value(inner[1]), dtype=inner[0])
         if kind == "named":
             return _thing(inner)
+        if kind == "partial":
+            function, args, keywords = map(self.value, inner)
+            if not _makes_modules(function):
+                raise ValueError(f"{function} makes no module")
+            return functools.partial(function, *args, **keywords)
         raise ValueError(f"unknown kind {kind!r}")
 
 
@@ -278,6 +288,10 @@ def _settings(thing: Any) -> dict[str, Any] | None:
 
 def _learned(estimator: Any, settings: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in vars(estimator).items() if name not in settings}
+
+
+def _makes_modules(thing: Any) -> bool:
+    return isinstance(thing, type) and issubclass(thing, nn.Module)
 
 
 def _built(kind: type, settings: Mapping[str, Any]) -> Any:

@@ -2,14 +2,14 @@ r"""Multilayer perceptron: what is true of it, and what would refute it."""
 
 import itertools
 import math
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import torch
 from torch import nn
 from torch.nn import functional
 from torch.utils.flop_counter import FlopCounterMode
 
-from principia.lab.draws import randn
+from principia.lab.draws import drawn_anew, randn
 from principia.lab.evidence import (
     Evidence,
     Series,
@@ -22,6 +22,7 @@ from principia.lab.evidence import (
 )
 from principia.lab.params import Range
 from principia.lab.seeds import Seed
+from principia.lab.training import seeded_generators
 from principia.networks.activations import ACTIVATIONS
 from principia.networks.mlp import (
     MLP,
@@ -87,6 +88,41 @@ def composition(
         "hooks": equal_to_rounding(hooked, torch.stack(explicit[1:])),
         "activations": equal_to_rounding(torch.stack(mlp.activations(x)), torch.stack(explicit)),
     })
+
+
+@claim(
+    control={"order": "norm behind φ"},
+    source="Ioffe and Szegedy 2015, sec. 3.2; Srivastava et al. 2014, sec. 4",
+)
+def parts_in_order(
+    seed: Seed, *, depth: Depth = 3, width: Width = 20, activation: ActivationName = "tanh",
+    p: Annotated[float, Range(0.05, 0.9)] = 0.5,
+    order: Literal["norm before φ", "norm behind φ"] = "norm before φ",
+) -> Evidence:
+    r"""A hidden layer is $\mathrm{drop}(\varphi(\mathrm{norm}(Wx+b)))$, with the parts it has."""
+    rng, phi, parts = seed.torch(), ACTIVATIONS[activation].module(), {}
+    x = randn(rng, 3, 50, width)  # all axes but the last are samples
+    for name, norm, axes in (("layer", nn.LayerNorm, -1), ("batch", nn.BatchNorm1d, (0, 1))):
+        sizes = [width] * depth + [4]
+        mlp = drawn_anew(MLP(sizes, activation=activation, norm=norm, dropout=p, rng=rng), rng)
+        with seeded_generators(seed, x.device):  # the masks of a training step
+            output = mlp(x)
+        *hidden, last = mlp.layers
+        with seeded_generators(seed, x.device):
+            h = x
+            its: Any
+            for layer, its in zip(hidden, mlp.norms, strict=True):
+                z = layer(h) if order == "norm before φ" else phi(layer(h))
+                variance, mean = torch.var_mean(z, axes, correction=0, keepdim=True)
+                z = (z - mean) / (its.eps + variance).sqrt() * its.weight + its.bias
+                h = functional.dropout(phi(z) if order == "norm before φ" else z, p)
+            parts[f"{name} norm, training"] = equal_to_rounding(output, last(h))
+    plain = MLP(sizes, activation=activation, dropout=p, rng=rng).double()
+    h = x
+    for layer in plain.layers[:-1]:
+        h = phi(layer(h))
+    parts["dropout, evaluation"] = equal_to_rounding(plain.eval()(x), plain.layers[-1](h))
+    return every(parts)
 
 
 @claim(control={"bias": True}, source="Riesz 1907, in finite dimension by the basis")

@@ -3,7 +3,7 @@ r"""Dropout: what is true of it, and what would refute it."""
 import itertools
 import math
 from collections.abc import Sequence
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, cast
 
 import torch
 from torch import Tensor, nn
@@ -27,16 +27,17 @@ from principia.lab.evidence import (
 from principia.lab.params import Range
 from principia.lab.seeds import Seed
 from principia.lab.training import OneCycle, Supervised, evaluated, fit, seeded_generators
+from principia.networks.mlp import MLP
 from principia.regularization.dropout import (
     MOST_UNITS,
     ClassicDropout,
-    DropoutMLP,
     arithmetic_ensemble,
     enumerate_subnets,
     geometric_ensemble,
     mc_dropout,
     multiplied,
     scale_weights,
+    with_dropout,
 )
 
 Often = Annotated[float, Range(0.6, 0.95)]  # kept, for claims: at 1/2 the controls would be right
@@ -83,9 +84,9 @@ def mask_law(
     r"""$p(b)=\prod_i\pi_i^{b_i}(1-\pi_i)^{1-b_i}$ sums to 1; $p(y\mid x)=\sum_bp(b)p(y|x,b)$."""
     rng, samples = seed.torch(), 100_000
     sizes = [3, units - 3, 4]
-    mlp = DropoutMLP(sizes, keep_input=0.9, keep_hidden=keep, activation="tanh", rng=rng).double()
+    net = with_dropout(sizes, keep_input=0.9, keep_hidden=keep, activation="tanh", rng=rng).double()
     x = 2 * randn(rng, 1, 3)
-    logits, weights = enumerate_subnets(mlp, x)
+    logits, weights = enumerate_subnets(net, x)
     keeps = [keep] * (units - 3) + [0.9] * 3  # the last bit runs fastest: the first input
     law = [
         math.prod(pi if bit else 1 - pi for pi, bit in zip(keeps, bits, strict=True))
@@ -94,7 +95,7 @@ def mask_law(
     share = weights if average == "by p(b)" else torch.full_like(weights, 1 / len(weights))
     mixture = arithmetic_ensemble(logits, share)
     moments = [torch.tensordot(share, (logits.softmax(-1) - mixture) ** k, 1) for k in (2, 4)]
-    mean, variance = mc_dropout(mlp, x, samples, head=nn.Softmax(dim=-1), rng=rng)
+    mean, variance = mc_dropout(net, x, samples, head=nn.Softmax(dim=-1), rng=rng)
     errors = (variance / samples).sqrt()
     unsure = ((moments[1] - moments[0] ** 2) / samples).sqrt()
     return every({
@@ -124,10 +125,10 @@ def subnet_count(
     r"""$R$ units give $2^R=\sum_{i=0}^R\binom Ri$ subnetworks, one of which has no unit at all."""
     rng = seed.torch()
     counter, any_net = (
-        DropoutMLP([1, units, 1], keep_input=1.0, activation=name, rng=rng).double()
+        with_dropout([1, units, 1], keep_input=1.0, activation=name, rng=rng).double()
         for name in ("identity", "tanh")
     )
-    for layer in counter.layers:
+    for layer in cast(MLP, counter[1]).layers:
         nn.init.ones_(layer.weight)
     kept = enumerate_subnets(counter, torch.full((1, 1), 0.5).double())[0]  # each counts 0.5 / π
     of_size = kept.flatten().round().long().bincount(minlength=units + 1)
@@ -166,15 +167,15 @@ def scaling_is_exact_for_linear(
     mean = torch.tensordot(weights, outputs, dims=1)
     factor = keep if form == "correct" else 1 - keep
     by_hand = x @ (factor * first).mT @ (0.5 * second).mT
-    mlp = DropoutMLP([4, hidden, 3], keep_input=keep, activation="identity", rng=rng).double()
-    subnets = torch.tensordot(weights, enumerate_subnets(mlp, x)[0], dims=1)
+    net = with_dropout([4, hidden, 3], keep_input=keep, activation="identity", rng=rng).double()
+    subnets = torch.tensordot(weights, enumerate_subnets(net, x)[0], dims=1)
     tol = 1e-13 * (1 + float(outputs.abs().max()))
     return every({
         name: equal(*both, tol=tol, why="an identity: float64 rounding of sums of outputs")
         for name, *both in (
             ("scaled weights", by_hand, mean), ("scale_weights", scaled(x), mean),
             ("scale_weights, each subnetwork", enumerate_subnets(scaled, x)[0], outputs),
-            ("ClassicDropout", classic.eval()(x), mean), ("DropoutMLP", mlp.eval()(x), subnets),
+            ("ClassicDropout", classic.eval()(x), mean), ("MLP", net.eval()(x), subnets),
             ("all units", outputs[-1], x @ first.mT @ second.mT),
         )
     })
@@ -192,14 +193,14 @@ def scaling_is_approximate_for_deep(
     width: Annotated[int, Range(32, 128)] = 64, units: Annotated[int, Range(6, 12)] = 10,
 ) -> Evidence:
     """ReLU: the scaled net is not the mean over masks, but off by less than one mask's spread."""
-    mlp = _digits_net(seed, [64, *[width] * depth, 10], epochs=10).double()
+    net = _digits_net(seed, [64, *[width] * depth, 10], epochs=10).double()
     x = digits()[2].flatten(1)[:20].double()
     some = torch.randperm(64 + width * depth, generator=seed.torch())[:units].tolist()
-    outputs, weights = enumerate_subnets(mlp, x, some)
+    outputs, weights = enumerate_subnets(net, x, some)
     mean = torch.tensordot(weights, outputs, dims=1)
     spread = torch.tensordot(weights, (outputs - mean) ** 2, dims=1).mean().sqrt()
-    scaled = mlp.eval()(x).detach()
-    average, variance = mc_dropout(mlp, x, 1000, rng=seed.child("masks").torch())
+    scaled = net.eval()(x).detach()
+    average, variance = mc_dropout(net, x, 1000, rng=seed.child("masks").torch())
     gaps = torch.stack([(scaled - one).square().mean().sqrt() for one in (mean, average)])
     gaps = gaps / torch.stack([spread, variance.mean().sqrt()])
     ends = [float(scaled.min()), float(scaled.max())]
@@ -216,17 +217,17 @@ def scaling_is_approximate_for_deep(
 
 def _digits_net(
     seed: Seed, sizes: Sequence[int], *, epochs: int, keeps: tuple[float, float] = COURSE
-) -> DropoutMLP:
+) -> nn.Sequential:
     """Train a network on the embedded digits; `keeps` are for inputs and hidden units."""
     x, y, *_ = digits()
     rng = seed.child("init").torch()
-    mlp = DropoutMLP(sizes, keep_input=keeps[0], keep_hidden=keeps[1], rng=rng)
+    net = with_dropout(sizes, keep_input=keeps[0], keep_hidden=keeps[1], rng=rng)
     fit(
-        mlp, (x.flatten(1), y), Supervised(F.cross_entropy),
-        torch.optim.Adam(mlp.parameters(), fused=True), epochs=epochs, batch_size=128,
+        net, (x.flatten(1), y), Supervised(F.cross_entropy),
+        torch.optim.Adam(net.parameters(), fused=True), epochs=epochs, batch_size=128,
         callbacks=[OneCycle(0.01)], seed=seed,
     )
-    return mlp
+    return net
 
 
 @claim(
@@ -240,7 +241,7 @@ def scaling_is_geometric_mean(
 ) -> Evidence:
     r"""Softmax regression: the scaled network is $\prod_bp(y\mid x,b)^{p(b)}$, renormalized."""
     rng = seed.torch()
-    net, x = DropoutMLP([dim, classes], keep_input=keep, rng=rng).double(), randn(rng, 20, dim)
+    net, x = with_dropout([dim, classes], keep_input=keep, rng=rng).double(), randn(rng, 20, dim)
     logits, weights = enumerate_subnets(net, x)
     scaled = net.eval()(x).softmax(dim=-1)
     geometric = geometric_ensemble(logits, weights)
@@ -321,16 +322,16 @@ def dropout_breaks_coadaptation(
 
 @torch.no_grad()
 def cut_accuracy(
-    mlp: DropoutMLP, x: Tensor, y: Tensor, share: float, cuts: int, rng: torch.Generator
+    net: nn.Sequential, x: Tensor, y: Tensor, share: float, cuts: int, rng: torch.Generator
 ) -> Tensor:
     """Measure the accuracy, for several random cuts, without a share of each hidden layer.
 
     What is left speaks louder, so that the sums stay as large as they were.
     """
-    masks = []
+    masks, mlp = [], cast(MLP, net[1])
     for n in mlp.sizes[1:-1]:
         order = torch.rand(cuts, n, generator=rng).argsort(dim=1).argsort(dim=1)
         kept = (order >= round(share * n)).float()
         masks.append(kept / kept.mean(dim=1, keepdim=True))
-    with evaluated(mlp), multiplied(list(mlp.drops[1:]), masks):
-        return (mlp(x[None]).argmax(dim=-1) == y).double().mean(dim=1)
+    with evaluated(net), multiplied([mlp.phi], masks):
+        return (net(x.expand(cuts, *x.shape)).argmax(dim=-1) == y).double().mean(dim=1)

@@ -20,12 +20,17 @@ from principia.lab.evidence import (
 )
 from principia.lab.params import Range
 from principia.lab.seeds import Seed
-from principia.regularization.layer_norm import NormMLP, invariance_table, normalize
+from principia.regularization.initialization import he_mlp
+from principia.regularization.layer_norm import invariance_table, normalize
 
 Samples = Annotated[int, Range(2, 200)]
 Dim = Annotated[int, Range(2, 300)]
 Several = Annotated[int, Range(8, 300)]  # enough that neither few units nor few samples hide it
 TINY = 1e-12  # torch's batch norm refuses 0
+NormName = Literal["none", "batch", "layer"]
+NORMS: Mapping[NormName, type[nn.Module] | None] = {
+    "none": None, "batch": nn.BatchNorm1d, "layer": nn.LayerNorm,
+}
 INVARIANT: Mapping[str, set[str]] = {  # Ba, Kiros and Hinton 2016, table 1
     "layer": {
         "all weights scaled", "all rows shifted", "all samples scaled", "one sample scaled",
@@ -52,8 +57,8 @@ def torch_is_the_formula(
 
     theirs, ours = map(with_gradients, (layer(x), layer.bias + layer.weight * plain))
     net, batch_net = (
-        drawn_anew(NormMLP([dim, 8, 8, 3], norm=norm, rng=rng), rng)
-        for norm in ("layer", "batch")
+        drawn_anew(he_mlp([dim, 8, 8, 3], norm=norm, rng=rng), rng)
+        for norm in (nn.LayerNorm, nn.BatchNorm1d)
     )
     pictures = randn(rng, samples, 6, 4, 4)
     plain, variance = plain.detach(), x.detach().var(dim=-1, correction=0)
@@ -67,8 +72,8 @@ def torch_is_the_formula(
             plain.var(dim=-1, correction=0), variance / (eps + variance), tol=1e-12,
             why="s²/(δ+s²), 1 but for δ; rounding of sums of numbers around 1",
         ),
-        "NormMLP": equal_to_rounding(net(x), _by_hand(net, x, axis)),
-        "NormMLP with batch norm": equal_to_rounding(batch_net(x), _by_hand(batch_net, x, 0)),
+        "network": equal_to_rounding(net(x), _by_hand(net, x, axis)),
+        "network with batch norm": equal_to_rounding(batch_net(x), _by_hand(batch_net, x, 0)),
         "one group": equal_to_rounding(
             functional.group_norm(pictures, 1), normalize(pictures, (1, 2, 3))
         ),
@@ -92,7 +97,7 @@ def independent_of_batch(
 ) -> Evidence:
     r"""Layer norm gives a sample the same output alone, in any batch, in training and in use."""
     rng = seed.torch()
-    net = NormMLP([dim, units, units, 4], norm=norm, rng=rng).double().requires_grad_(False)
+    net = he_mlp([dim, units, units, 4], norm=NORMS[norm], rng=rng).double().requires_grad_(False)
     x = randn(rng, others + 1, dim)
     alone, among = net.eval()(x[:1]), net(x)[:1]
     fewest = 2 if norm == "batch" else 1  # a batch of one has no variance

@@ -13,7 +13,8 @@ from principia.lab.draws import drawn_anew, randn
 from principia.lab.evidence import Evidence, Series, claim, equal, equal_to_rounding, every, never
 from principia.lab.params import Range
 from principia.lab.seeds import Seed
-from principia.regularization.layer_norm import NormMLP
+from principia.networks.mlp import MLP
+from principia.regularization.initialization import he_mlp
 from principia.regularization.weight_norm import (
     data_dependent_init,
     halves,
@@ -45,7 +46,7 @@ def torch_is_the_formula(
         names = "weights", "gradient of γ", "gradient of v"
         for name, *pair in zip(names, theirs, ours, strict=True):
             parts[f"{name}, {kind}"] = equal_to_rounding(*pair)
-    net = NormMLP([inputs, units, units, 3], norm="none", rng=rng).double()
+    net = he_mlp([inputs, units, units, 3], rng=rng).double()
     x, before = randn(rng, samples, inputs), [layer.weight.clone() for layer in net.layers]
     outputs = net(x)
     parts["the start changes nothing"] = equal_to_rounding(normalize_weights(net)(x), outputs)
@@ -148,7 +149,7 @@ def scale_free(
     r"""$v\to cv$, $c>0$, leaves the output as it is and divides the gradient $\ell_v$ by $c$."""
     rng = seed.torch()
     # tanh, because a single unit that is bent by ReLU may be silent on all samples
-    net = NormMLP([inputs, units, units, 3], norm="none", activation="tanh", rng=rng)
+    net = he_mlp([inputs, units, units, 3], activation="tanh", rng=rng)
     drawn_anew(normalize_weights(net), rng)
     x = randn(rng, samples, inputs)
 
@@ -222,8 +223,8 @@ def no_batch_coupling(
 ) -> Evidence:
     r"""A sample in training has one output, alone or in a batch; workers just add gradients."""
     rng = seed.torch()
-    net = NormMLP([inputs, units, units, 4], norm="batch" if norm == "batch" else "none", rng=rng)
-    net = net.double().train()
+    between = nn.BatchNorm1d if norm == "batch" else None
+    net = he_mlp([inputs, units, units, 4], norm=between, rng=rng).double().train()
     if norm == "weight":
         drawn_anew(normalize_weights(net), rng)
     x = randn(rng, samples, inputs)
@@ -255,7 +256,7 @@ def data_dependent_start(
     r"""After $\gamma=1/\sigma,\ b=-\mu/\sigma$ all sums have mean 0 and variance 1 on the batch."""
     rng = seed.torch()
     x, other = 1 + randn(rng, 2, samples, inputs)
-    net = NormMLP([inputs, *[width] * (depth - 1), width], norm="none", rng=rng).double()
+    net = he_mlp([inputs, *[width] * depth], rng=rng).double()
     before = _sums(normalize_weights(net), x)
     sums = _sums(data_dependent_init(net, x), x if batch == "same" else other)
     variance, mean = torch.var_mean(sums, 1, correction=0)  # of each layer and unit
@@ -278,7 +279,7 @@ def data_dependent_start(
     })
 
 
-def _sums(net: NormMLP, x: Tensor) -> Float[Tensor, "L B m"]:
+def _sums(net: MLP, x: Tensor) -> Float[Tensor, "L B m"]:
     """Compute the sums of all units of layers of one width."""
     found = []
     for layer in net.layers:

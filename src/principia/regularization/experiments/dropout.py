@@ -17,7 +17,7 @@ from principia.lab.seeds import Seed
 from principia.lab.training import OneCycle, Supervised, accuracy, evaluate, fit, learner
 from principia.lab.training.pairs import paired
 from principia.regularization.claims.dropout import COURSE, PLAIN, cut_accuracy
-from principia.regularization.dropout import DropoutMLP, Keep
+from principia.regularization.dropout import Keep, with_dropout
 from principia.regularization.norm_constraint import MaxNorm
 
 SCORE = {"accuracy": accuracy}
@@ -36,7 +36,7 @@ def network(
         keep_hidden: Probability of keeping a hidden unit.
     """
     sizes = [inputs, *hidden, outputs]
-    return DropoutMLP(sizes, keep_input=keep_input, keep_hidden=keep_hidden, rng=rng)
+    return with_dropout(sizes, keep_input=keep_input, keep_hidden=keep_hidden, rng=rng)
 
 
 @experiment(
@@ -72,20 +72,20 @@ def mnist_dropout(
     width, peak = (units, 0.002) if run.full else (math.ceil(units / 4), 0.01)
     pairs = pairs or (5 if run.full else 3)
 
-    def trained(name: str, seed: Seed, rows: Tensor, keeps: tuple[float, float]) -> DropoutMLP:
+    def trained(name: str, seed: Seed, rows: Tensor, keeps: tuple[float, float]) -> nn.Sequential:
         sizes, rng = [x.shape[1], width, width, 10], seed.child("init").torch()
-        mlp = DropoutMLP(sizes, keep_input=keeps[0], keep_hidden=keeps[1], rng=rng)
+        net = with_dropout(sizes, keep_input=keeps[0], keep_hidden=keeps[1], rng=rng)
         fit(
-            mlp, (x[rows], y[rows]), Supervised(F.cross_entropy),
-            torch.optim.Adam(mlp.parameters(), fused=True),
+            net, (x[rows], y[rows]), Supervised(F.cross_entropy),
+            torch.optim.Adam(net.parameters(), fused=True),
             epochs=few_epochs if run.full and len(rows) < len(x) else epochs,
             batch_size=min(200, max(48, len(rows) // 50)), callbacks=[OneCycle(peak), MaxNorm(3.0)],
             validation=tuple(one[:1000] for one in test), metrics=SCORE, seed=seed, run=run,
             name=name,
         )
-        return mlp
+        return net
 
-    nets: dict[str, list[DropoutMLP]] = {"dropout": [], "plain": []}
+    nets: dict[str, list[nn.Sequential]] = {"dropout": [], "plain": []}
     for pair in range(1, pairs + 1):
         seed = run.seed.child(f"pair {pair}")
         rows = torch.randperm(len(x), generator=seed.child("rows").torch())[:few]
@@ -119,14 +119,14 @@ def _errors(curves: Mapping[str, list[dict[str, float]]]) -> Any:
     return figures.draw(Plot(tuple(series), "epoch", "cross entropy", log="y"))  # type: ignore[arg-type]
 
 
-def _cuts(nets: Mapping[str, DropoutMLP], x: Tensor, y: Tensor, seed: Seed) -> Any:
+def _cuts(nets: Mapping[str, nn.Sequential], x: Tensor, y: Tensor, seed: Seed) -> Any:
     """Draw how networks fare when more and more of their hidden units are cut."""
     shares = [k / 10 for k in range(10)]
     series = [
         Series(f"training: {arm}", shares, [
-            cut_accuracy(mlp.cpu(), x, y, share, 5, seed.torch()).mean() for share in shares
+            cut_accuracy(net.cpu(), x, y, share, 5, seed.torch()).mean() for share in shares
         ], "measured" if arm == "dropout" else "other", "line")
-        for arm, mlp in nets.items()
+        for arm, net in nets.items()
     ]
     picture = Plot(tuple(series), "share of hidden units that is cut", "test accuracy")
     return figures.draw(picture)

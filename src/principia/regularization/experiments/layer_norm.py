@@ -17,7 +17,8 @@ from principia.lab.params import PositiveInt, Range
 from principia.lab.runs import Run, at_least_goal, at_most_goal, experiment
 from principia.lab.training import OneCycle, Supervised, accuracy, fit, learner
 from principia.lab.training.pairs import paired
-from principia.regularization.layer_norm import NormMLP, NormName
+from principia.regularization.claims.layer_norm import NORMS, NormName
+from principia.regularization.initialization import he_mlp
 
 NAMES: Mapping[NormName, str] = {"batch": "batch norm", "layer": "layer norm", "none": "no norm"}
 BATCHES = (2, 8, 64)
@@ -34,7 +35,7 @@ def network(
         hidden: Widths of the hidden layers.
         norm: What is done to the sums of a hidden layer before they are bent.
     """
-    return NormMLP([inputs, *hidden, outputs], norm=norm, rng=rng)
+    return he_mlp([inputs, *hidden, outputs], norm=NORMS[norm], rng=rng)
 
 
 @experiment(
@@ -69,7 +70,8 @@ def ln_small_batch(
     for pair, norm, batch in itertools.product(range(pairs), norms, BATCHES):
         seed = run.seed.child(f"pair {pair}")
         some = torch.randperm(len(x), generator=seed.child("rows").torch())[:rows]
-        net = NormMLP([x.shape[1], width, width, 10], norm=norm, rng=seed.child("start").torch())
+        rng = seed.child("start").torch()
+        net = he_mlp([x.shape[1], width, width, 10], norm=NORMS[norm], rng=rng)
         peak = lr * batch / max(BATCHES)
         history = fit(
             net, (x[some], y[some]), Supervised(functional.cross_entropy),

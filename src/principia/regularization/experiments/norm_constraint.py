@@ -33,7 +33,7 @@ from principia.lab.training import (
 )
 from principia.lab.training.pairs import paired
 from principia.optimization.problems import LogisticRisk
-from principia.regularization.dropout import DropoutMLP
+from principia.regularization.dropout import with_dropout
 from principia.regularization.norm_constraint import MaxNorm, in_balls, penalized_at
 
 LOOSEST = {"full": 1e-5, "quick": 1e-4}  # prices for no bound, at which there is no minimum
@@ -171,7 +171,7 @@ def maxnorm_mlp(
     arms, found = ("without", "with"), collections.defaultdict(list)  # by arm and rate
     for pair, rate, arm in itertools.product(range(pairs), rates, arms):
         seed = run.seed.child(f"pair {pair}")
-        model = DropoutMLP(sizes, rng=seed.child("init").torch())
+        model = with_dropout(sizes, rng=seed.child("init").torch())
         sgd = torch.optim.SGD(model.parameters(), lr=rate, momentum=0.9)
         with contextlib.suppress(Diverged):  # the model holds its last finite weights
             fit(

@@ -18,7 +18,8 @@ from principia.lab.runs import Run, at_least_goal, at_most_goal, experiment
 from principia.lab.seeds import Seed
 from principia.lab.training import Callback, Diverged, Supervised, accuracy, evaluate, fit
 from principia.lab.training.pairs import paired
-from principia.regularization.layer_norm import NormMLP
+from principia.networks.mlp import MLP
+from principia.regularization.initialization import he_mlp
 from principia.regularization.weight_norm import (
     data_dependent_init,
     halves,
@@ -153,9 +154,10 @@ class _Lengths(Callback):
         self._step, self._seen = state["step"], state["seen"]
 
 
-def _started(arm: Arm, sizes: list[int], seed: Seed, batch: Tensor) -> NormMLP:
+def _started(arm: Arm, sizes: list[int], seed: Seed, batch: Tensor) -> MLP:
     """Make a network by He's rule, the same weights for all kinds, and normalize it its way."""
-    net = NormMLP(sizes, norm="batch" if arm == "batch_norm" else "none", rng=seed.torch())
+    norm = nn.BatchNorm1d if arm == "batch_norm" else None
+    net = he_mlp(sizes, norm=norm, rng=seed.torch())
     if arm.startswith("weight_norm"):
         normalize_weights(net)
     return data_dependent_init(net, batch) if arm == "weight_norm_init" else net
