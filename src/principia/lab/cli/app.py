@@ -9,6 +9,7 @@ from principia.lab.cli import browse, measure, terminal, train, web
 from principia.lab.cli.bench import bench
 from principia.lab.cli.flags import command
 from principia.lab.cli.ledger import ledger
+from principia.lab.cli.mutate import mutate
 from principia.lab.cli.new import new
 from principia.lab.cli.tour import tour
 from principia.lab.course import catalog
@@ -53,11 +54,14 @@ def _pages(typed: str) -> list[str]:
     return [key for key in keys if key.startswith(typed)]
 
 
+def _places(typed: str) -> list[str]:
+    return [*_chapters(typed), *_pages(typed)]
+
+
 def _claims(typed: str) -> list[str]:
     pages = [page for chapter in catalog.chapters() for page in chapter.pages]
     claims = [f"{page.key}:{name}" for page in pages for name in page.claim_names]
-    known = [*_chapters(typed), *_pages(typed)]
-    return [*known, *(key for key in claims if ":" in typed and key.startswith(typed))]
+    return [*_places(typed), *(key for key in claims if ":" in typed and key.startswith(typed))]
 
 
 command(app, browse.ls, _chapters)
@@ -65,6 +69,7 @@ command(app, browse.show, _pages)
 command(app, browse.callbacks)
 command(app, browse.callbacks, name="parts", hidden=True)  # what it was called before
 command(app, measure.check, _claims)
+command(app, mutate, _places)
 command(app, train.run, _pages)
 command(app, train.runs)
 command(app, train.report)
