@@ -4,6 +4,7 @@ import contextlib
 import json
 import os
 import pty
+import shutil
 import signal
 import subprocess
 import sys
@@ -229,35 +230,44 @@ def test_output_on_a_full_disk_is_told():
     assert "Traceback" not in done.stderr
 
 
-def test_ctrl_c_ends_in_one_sentence_and_leaves_no_process(tmp_path):
+@pytest.mark.parametrize("whom", ["all, as a terminal does", "the parent alone"])
+@pytest.mark.skipif(shutil.which("ps") is None, reason="no ps: install procps")
+def test_a_check_that_is_stopped_leaves_no_process(tmp_path, whom):
     process = subprocess.Popen(
-        [*COMMAND, "check", "connectionism", "--seeds", "50"],
+        [*COMMAND, "check", "connectionism", "--seeds", "50", "--jobs", "2"],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
         env={**os.environ, "PRINCIPIA_CACHE": str(tmp_path)},
         # tests that a shell started in the background inherit that Ctrl-C is ignored
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     try:
-        time.sleep(6)  # the workers are at work by then
-        os.killpg(process.pid, signal.SIGINT)  # as a terminal does: the whole group gets it
-        _, errors = process.communicate(timeout=60)
-        assert process.returncode == 130
-        assert errors == "principia: interrupted; nothing was left half-written.\n"
-        deadline = time.monotonic() + 10
-        while group_lives(process.pid) and time.monotonic() < deadline:
-            time.sleep(0.1)
-        assert not group_lives(process.pid), "a worker was left behind"
+        until(lambda: len(members(process.pid)) == 4)  # itself, two workers, their bookkeeper
+        if whom == "the parent alone":
+            process.kill()
+            process.communicate(timeout=60)
+        else:
+            os.killpg(process.pid, signal.SIGINT)
+            _, errors = process.communicate(timeout=60)
+            assert process.returncode == 130
+            assert errors == "principia: interrupted; nothing was left half-written.\n"
+        until(lambda: not members(process.pid))
     finally:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
 
 
-def group_lives(group):
-    try:
-        os.killpg(group, 0)
-    except ProcessLookupError:
-        return False
-    return True
+def members(group):
+    listed = subprocess.run(
+        ["ps", "-e", "-o", "pgid=,stat="], capture_output=True, text=True, check=True
+    ).stdout.splitlines()
+    return [one for one in map(str.split, listed) if one[0] == str(group) and "Z" not in one[1]]
+
+
+def until(condition):
+    deadline = time.monotonic() + 120
+    while not condition():
+        assert time.monotonic() < deadline, "it took more than two minutes"
+        time.sleep(0.1)
 
 
 def test_debug_shows_the_traceback():

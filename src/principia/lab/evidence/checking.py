@@ -10,7 +10,9 @@ import concurrent.futures
 import itertools
 import json
 import multiprocessing
+import os
 import signal
+import threading
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures.process import BrokenProcessPool
@@ -112,6 +114,15 @@ def _run(tasks: Sequence[Task], workers: int) -> Iterator[tuple[Task, Found]]:
 def _prepare_worker() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's business
     use_threads(1)
+    threading.Thread(target=_outlive_nobody, daemon=True).start()
+
+
+def _outlive_nobody() -> None:
+    """End with the parent, however it ends: a worker without one would wait for work for ever."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
 
 
 def _work(task: Task) -> Found:
