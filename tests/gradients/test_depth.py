@@ -56,6 +56,23 @@ def test_claims_catch_planted_bugs(old, new, claim):
     assert_caught(KEY, old, new, claim)
 
 
+@pytest.mark.parametrize(
+    ("old", "new", "claim", "part"),
+    [
+        ("gradients.append(error @ product.mT)", "gradients.append(2 * error @ product.mT)",
+         "deep_linear_gradient", "deep_linear_gradient"),
+        ("return (X @ A.mT - Y).square()", "return (X @ A.mT - Y - 1).square()", "saddle_at_zero",
+         "curvatures ±σ(Γ), 2 layers"),
+        ("return (X @ A.mT - Y).square()", "return (X @ A.mT - Y - 1).square()", "saddle_at_zero",
+         "down and up"),
+        ("svdvals(rows.movedim(0, -2))", "svdvals(rows.movedim(0, -2).tril())",
+         "spectrum_spreads", "smallest value, from both sides"),
+    ],
+)
+def test_parts_catch_planted_bugs(old, new, claim, part):
+    assert_caught(KEY, old, new, claim, part=part)
+
+
 def test_gradients_are_those_of_finite_differences_of_the_expected_loss():
     X, Y = drawn(30, 4), drawn(30, 2, seed=1)
     Ws = [drawn(3, 4, seed=2), drawn(5, 3, seed=3), drawn(2, 5, seed=4)]

@@ -51,6 +51,37 @@ def test_claims_catch_planted_bugs(old, new, claim):
     assert_caught(KEY, old, new, claim)
 
 
+@pytest.mark.parametrize(
+    ("old", "new", "claim", "part"),
+    [
+        ("g * (1 - y * y), 2", "g * (1 - y), 2", "sums_over_paths", "reverse mode"),
+        ("k) for edge in node.edges)", "k) for edge in node.edges[:1])", "sums_over_paths",
+         "paths"),
+        ("Edge(source, pull, each * size)", "Edge(source, pull, each * size * 3)", "linear_cost",
+         "networks"),
+        ("(b, torch.neg, 1)", "(b, torch.neg, 0)", "linear_cost", "counted by hand"),
+    ],
+)
+def test_parts_catch_planted_bugs(old, new, claim, part):
+    assert_caught(KEY, old, new, claim, part=part)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("self.value + b.value, 1, (self", "self.value + b.value, 2, (self"),
+        ("x.numel() // max(y.numel(), 1), pull", "x.numel(), pull"),
+        ("x.reshape(shape), 0, (self", "x.reshape(shape), 1, (self"),
+        ("x[key], 0, (self, pull, 1)", "x[key], 0, (self, pull, 0)"),
+        ("(b, lambda g: g * x, 1)", "(b, lambda g: g * x, 2)"),
+        ("-g * quotient / y, 2)", "-g * quotient / y, 1)"),
+        ("given.numel() * (given.shape != source.value.shape)", "given.numel()"),
+    ],
+)
+def test_claims_count_as_one_counts_by_hand(old, new):
+    assert_caught(KEY, old, new, "linear_cost")
+
+
 A, B, C = normal(3, 4), normal(4, seed=1), normal(2, 4, 3, seed=2)
 FUNCTIONS = {
     "broadcast": (lambda a, b: ((a + b) * (a - b) / (b * b + 1)).sum(), A, B),

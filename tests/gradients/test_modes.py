@@ -53,6 +53,38 @@ def test_claims_catch_planted_bugs(old, new, claim):
     assert_caught(KEY, old, new, claim)
 
 
+@pytest.mark.parametrize(
+    ("old", "new", "claim", "part"),
+    [
+        ("self + -1.0 * _dual(other)", "self + 1.0 * _dual(other)", "same_numbers",
+         "values of the dual numbers"),
+        ("[mode](f)(x.clone())", "[mode](f)(0 * x)", "same_numbers", "differences and reverse"),
+        ("return sum(seen), flops", "return len(seen), flops", "forward_needs_inputs",
+         "forward passes"),
+        ("return sum(seen), flops", "return len(seen), flops", "forward_needs_inputs",
+         "reverse passes"),
+        ("count_flops(plain_jacobian, lambda",
+         "count_flops(lambda *a: [plain_jacobian(*a) for _ in '12'], lambda",
+         "forward_needs_inputs", "flops for an input"),
+        ("count_flops(plain_jacobian, lambda",
+         "count_flops(lambda *a: [plain_jacobian(*a) for _ in '12'], lambda",
+         "forward_needs_inputs", "flops for an output"),
+        ("(v.to(x),))[1]", "(v.to(x),))[0]", "hessian_vector", "Hv"),
+        ("(v.to(x),))[1]", "(v.to(x),))[0]", "hessian_vector", "differences of gradients"),
+        ("out = checkpoint_sequential(list(self)",
+         "super().forward(input)\n        out = checkpoint_sequential(list(self)",
+         "memory_for_time", "operations, in those without"),
+        ("out = checkpoint_sequential(list(self)",
+         "super().forward(input)\n        out = checkpoint_sequential(list(self)",
+         "memory_for_time", "forward passes more"),
+        ("checkpoint_sequential(list(self),", "checkpoint_sequential(list(self)[::-1],",
+         "memory_for_time", "gradient"),
+    ],
+)
+def test_parts_catch_planted_bugs(old, new, claim, part):
+    assert_caught(KEY, old, new, claim, part=part)
+
+
 @pytest.mark.parametrize("device", ["cpu", "meta"])
 @pytest.mark.parametrize(("n", "m"), [(1, 1), (1, 7), (7, 1), (12, 5)])
 def test_costs_are_those_counted_by_hand(n, m, device):

@@ -103,6 +103,8 @@ def test_slope_finds_the_exponent_and_knows_when_it_does_not():
     evidence = slope(x, noisy, -0.5, tol=0.01, why=WHY)
     low, high = evidence.interval
     assert low < evidence.measured < high
+    flat = slope(x, np.full(12, 7.0), -0.5, tol=0.01, why=WHY)
+    assert (flat.verdict, flat.measured) == ("refuted", 0.0), "a constant has a slope: 0"
 
 
 def test_slope_interval_covers_the_truth_as_often_as_it_says():

@@ -38,7 +38,11 @@ BENT = tuple(name for name in ACTIVATIONS if name != "identity")
 STEP = 1e-6  # of the finite differences: rounding and curvature both stay far below 1e-6
 
 
-@claim(control={"slope": "left out of δ"}, source="Rumelhart, Hinton and Williams 1986")
+@claim(
+    control={"slope": "left out of δ"},
+    refutes=["gradients", "error signals", "finite differences"],
+    source="Rumelhart, Hinton and Williams 1986",
+)
 def equals_autograd(
     seed: Seed, *, depth: Annotated[int, Range(2, 10)] = 6,
     width: Annotated[int, Range(2, 64)] = 10, batch: Batch = 16,
@@ -52,10 +56,11 @@ def equals_autograd(
         mlp = MLP(sizes, activation=activation, out_activation=out, rng=rng).double()
         x, y = randn(rng, batch, 5), _targets(rng, batch, loss)
         value, found = (backprop if slope == "kept" else _slopeless)(mlp, x, y, loss)
+        of_layers = (error_signals if slope == "kept" else _slopeless_signals)(mlp, x, y, loss)
         exact, deltas = _by_autograd(mlp, x, y, loss)
         depths.append(layers)
         gaps.append(max(gap(found[name], exact[name]) for name in exact))
-        signals += map(gap, error_signals(mlp, x, y, loss), deltas)
+        signals += map(gap, of_layers, deltas)
 
         here, ends, signs = parameters_to_vector(mlp.parameters()).detach(), [], []
         along = randn(rng, len(here)) / width**0.5
@@ -94,10 +99,17 @@ def _targets(rng: torch.Generator, rows: int, loss: Loss) -> Tensor:
 def _slopeless(mlp: MLP, x: Tensor, y: Tensor, loss: Loss) -> tuple[Tensor, dict[str, Tensor]]:
     """Backpropagate without the derivatives of the activations in the error signals."""
     outputs, slopes = forward_pass("control", mlp, x)
-    value, delta = loss_and_delta("control", loss, outputs[-1], y)
-    deltas = backward_pass(mlp, [torch.ones_like(one) for one in slopes], delta)[0]
+    value = loss_and_delta("control", loss, outputs[-1], y)[0]
+    deltas = _slopeless_signals(mlp, x, y, loss)[1:]
     pulls = [d * s for d, s in zip(deltas, slopes, strict=True)]
     return value, weight_gradients(mlp, outputs, pulls)
+
+
+@torch.no_grad()
+def _slopeless_signals(mlp: MLP, x: Tensor, y: Tensor, loss: Loss) -> list[Tensor]:
+    outputs, slopes = forward_pass("control", mlp, x)
+    delta = loss_and_delta("control", loss, outputs[-1], y)[1]
+    return backward_pass(mlp, [torch.ones_like(one) for one in slopes], delta, last=0)[0]
 
 
 def _by_autograd(
@@ -139,6 +151,7 @@ def layer_jacobian_claim(
     rng, parts = seed.torch(), {}
     x = randn(rng, batch, n)
     for name in BENT if activation == "all" else (activation,):
+        sides: list[list[Tensor]] = [[], []]
         for m in (n, n + 3):
             W, b = randn(rng, m, n) / n**0.5, randn(rng, m) / 2
             found = layer_jacobian(W, b, x, name)
@@ -146,7 +159,9 @@ def layer_jacobian_claim(
                 found = W * ACTIVATIONS[name].derivative(F.linear(x, W, b))[:, None]
             layer = functools.partial(_layer, ACTIVATIONS[name].module(), b, W)
             exact = torch.func.vmap(torch.func.jacrev(layer))(x)
-            parts[f"{name}, {m} x {n}"] = equal_to_rounding(found, exact)
+            for side, one in zip(sides, (found, exact), strict=True):
+                side.append(one.flatten())
+        parts[name] = equal_to_rounding(*map(torch.cat, sides))
     return every(parts)
 
 
@@ -155,7 +170,9 @@ def _layer(phi: nn.Module, b: Tensor, W: Tensor, x: Tensor, gain: Tensor | float
 
 
 @claim(
-    control={"product": "untransposed"}, source="Griewank and Walther 2008, sec. 3.2",
+    control={"product": "untransposed"},
+    refutes=["δ through the layers", "[∂F/∂θ]ᵀδ, a gain of each input"],
+    source="Griewank and Walther 2008, sec. 3.2",
     misprint=r"$\partial\ell/\partial\theta^l=\delta^l\,\partial h/\partial\theta^l$, and a ratio "
     r"$[h^{l+1}/h^l]^\top$ in place of a Jacobian",
 )
@@ -165,7 +182,8 @@ def transpose_needed(
 ) -> Evidence:
     r"""Numerator Jacobians pull back transposed: $\delta^l=[\partial F/\partial x]^\top\delta$."""
     mlp, x, y, layers = _square_network(seed, width, depth, batch, activation)
-    exact, deltas = _by_autograd(mlp, x, y, F.mse_loss)
+    deltas = _by_autograd(mlp, x, y, F.mse_loss)[1]
+    by_rule = [*backprop(mlp, x, y, F.mse_loss)[1].values()][::2]
     turn = torch.adjoint if product == "transposed" else torch.clone
     gain = torch.ones(width, dtype=x.dtype, requires_grad=True)  # parameters of a layer's inputs
     jacobians, by_weight, by_gain, gain_exact = [], [], [], []
@@ -180,7 +198,7 @@ def transpose_needed(
     return every({
         "δ through the layers": _same_layers(_chain(jacobians, deltas[-1]), deltas),
         "[∂F/∂θ]ᵀδ, a gain of each input": _same_layers(by_gain, gain_exact),
-        "[∂F/∂θ]ᵀδ, weights": _same_layers(by_weight, [*exact.values()][::2]),
+        "[∂F/∂θ]ᵀδ, weights": _same_layers(by_weight, by_rule),
         "error_signals": _same_layers(error_signals(mlp, x, y, F.mse_loss), deltas),
     })
 
@@ -214,7 +232,9 @@ def _chain(matrices: Sequence[Tensor], delta: Tensor) -> list[Tensor]:
 
 
 @claim(
-    control={"recursion": "transposed"}, source="Magnus and Neudecker 2019, ch. 9",
+    control={"recursion": "transposed"},
+    refutes=["both layouts"],
+    source="Magnus and Neudecker 2019, ch. 9",
     misprint=r"announces the denominator layout, then uses $(\partial F_i/\partial x_j)_{ij}$ and "
     r"transposes",
 )

@@ -19,6 +19,7 @@ from principia.gradients.depth import (
 )
 from principia.lab.draws import randn
 from principia.lab.evidence import (
+    Control,
     Evidence,
     Series,
     at_least,
@@ -39,13 +40,16 @@ Dim = Annotated[int, Range(2, 20)]
 Depth = Annotated[int, Range(2, 6)]
 
 
-@claim(control={"sides": "exchanged"}, source="Baldi and Hornik 1989; Saxe et al. 2014, sec. 2")
+@claim(
+    control={"sides": "exchanged"}, refutes=["formula"],
+    source="Baldi and Hornik 1989; Saxe et al. 2014, sec. 2",
+)
 def deep_linear_gradient_claim(
     seed: Seed, *, depth: Depth = 6, width: Dim = 6, samples: Annotated[int, Range(2, 500)] = 20,
     sides: Literal["outputs on the left", "exchanged"] = "outputs on the left",
 ) -> Evidence:
     r"""$\partial\ell/\partial W^l=[W^L\cdots W^{l+1}]^\top(Ax-y)x^\top[W^{l-1}\cdots W^1]^\top$."""
-    rng, parts = seed.torch(), {}
+    rng, by_formula, by_function = seed.torch(), [], []  # pairs with what autograd says
     for layers in range(depth, 0, -1):
         numbers = range(1, layers + 1)
         net, X, Y = _problem(rng, [width] * (layers + 1), 1)
@@ -55,15 +59,16 @@ def deep_linear_gradient_claim(
             if sides == "exchanged":
                 above, below = below, above
             formula.append(above.mT @ (X @ _product(Ws, width).mT - Y).mT @ X @ below.mT)
-        parts[f"formula, {layers} layers"] = equal_to_rounding(_flat(formula), _autograd(net, X, Y))
+        by_formula.append((_flat(formula), _autograd(net, X, Y)))
         sizes = torch.randint(1, width + 1, (layers + 1,), generator=rng).tolist()
         net, X, Y = _problem(rng, sizes, samples)
         Ws, moments = _weights(net), (X.mT @ X / samples, X.mT @ Y / samples)
         found = _flat([deep_linear_gradient(Ws, *moments, number) for number in numbers])
-        parts[f"deep_linear_gradient, {layers} layers"] = equal_to_rounding(
-            found, _autograd(net, X, Y)
-        )
-    return every(parts)
+        by_function.append((found, _autograd(net, X, Y)))
+    return every({
+        "formula": equal_to_rounding(*map(_flat, zip(*by_formula, strict=True))),
+        "deep_linear_gradient": equal_to_rounding(*map(_flat, zip(*by_function, strict=True))),
+    })
 
 
 def _problem(
@@ -123,32 +128,38 @@ def sufficient_statistics(
     })
 
 
-@claim(control={"depth": 1}, source="Kawaguchi 2016, sec. 2")
+@claim(
+    controls=[
+        Control({"depth": 1}, ["gradient"], "a single layer, whose loss is convex"),
+        Control({"flat_from": 2}, ["Hessian"], "two layers, whose saddle is curved"),
+    ],
+    source="Kawaguchi 2016, sec. 2",
+)
 def saddle_at_zero(
     seed: Seed, *, depth: Annotated[int, Range(1, 6)] = 4,
     inputs: Annotated[int, Range(2, 6)] = 4, outputs: Annotated[int, Range(2, 6)] = 3,
-    width: Annotated[int, Range(1, 6)] = 3,
+    width: Annotated[int, Range(1, 6)] = 3, flat_from: Annotated[int, Range(2, 3)] = 3,
 ) -> Evidence:
     r"""All weights 0 is a saddle for $L\ge2$, where for $L\ge3$ the Hessian vanishes as well."""
     X, Y = _problem(seed.torch(), [inputs, outputs], 50)[1:]
     U, sigma, Vh = torch.linalg.svd(Y.mT @ X / len(X), full_matrices=False)  # of Γ transposed
     steps, parts, curves = torch.linspace(-1, 1, 81, dtype=X.dtype), {}, []
+    gradients, hessians, rises = [], [], []
     for layers in range(min(depth, 2), depth + 1):
         sizes = [inputs, *[width] * (layers - 1), outputs]
         loss = functools.partial(_loss_of_vector, sizes, X, Y)
         zero = X.new_zeros(sum(n * m for n, m in itertools.pairwise(sizes)))
         gradient = torch.func.grad(loss)
         hessian: Any = torch.func.jacrev(gradient)(zero)
-        exact = functools.partial(equal, expected=0, tol=0, why="exact: each term has a factor 0")
-        parts[f"gradient, {layers} layers"] = exact(gradient(zero))
+        gradients.append(gradient(zero))
+        if layers >= flat_from:
+            hessians.append(hessian.flatten())
         if layers == 2:  # the only curvature is that of -tr(W²W¹Γ)
             bends = sigma.repeat_interleave(width)
             expected = torch.cat([-bends, X.new_zeros(len(zero) - 2 * len(bends)), bends])
             parts["curvatures ±σ(Γ), 2 layers"] = equal_to_rounding(
                 torch.linalg.eigvalsh(hessian), expected.sort().values
             )
-        elif layers > 2:
-            parts[f"Hessian, {layers} layers"] = exact(hessian)
         # one unit of each layer carries the strongest pair u, v: the product is ±|t|^L uv'
         ends = [Vh[0], *[torch.eye(width).to(X)[0]] * (layers - 1), U[:, 0]]
         pairs = [torch.outer(above, below) for below, above in itertools.pairwise(ends)]
@@ -156,11 +167,16 @@ def saddle_at_zero(
         rays[-1] = rays[-1] * steps.sign()[:, None]
         losses, t = torch.vmap(loss)(torch.cat(rays, dim=1)), steps.sign() * steps.abs() ** layers
         rise = t.square() * (X @ Vh[0]).square().mean() / 2 - t * sigma[0]
-        parts[f"down and up, {layers} layers"] = equal_to_rounding(losses, loss(zero) + rise)
+        rises.append((losses - loss(zero), rise))
         curves.append(Series(f"{layers} layers", steps, losses, "other"))
-    first = next(iter(parts))
-    parts[first] = parts[first].drawn(*curves, x="step of all layers along a ray", y="loss")
-    return every(parts)
+    exact = functools.partial(equal, expected=0, tol=0, why="exact: each term has a factor 0")
+    of_gradients = exact(_flat(gradients)).drawn(
+        *curves, x="step of all layers along a ray", y="loss"
+    )
+    if hessians:
+        parts["Hessian"] = exact(_flat(hessians))
+    return every({"gradient": of_gradients, **parts,
+                  "down and up": equal_to_rounding(*map(_flat, zip(*rises, strict=True)))})
 
 
 def _loss_of_vector(sizes: Sequence[int], X: Tensor, Y: Tensor, theta: Tensor) -> Tensor:
@@ -211,15 +227,28 @@ def _orthogonal(rng: torch.Generator, *shape: int) -> Tensor:
     return torch.linalg.qr(randn(rng, *shape)).Q
 
 
-@claim(control={"layers": "orthogonal"}, source="Newman 1986; Saxe et al. 2014, sec. 3")
+@claim(
+    controls=[
+        Control(
+            {"layers": "orthogonal"}, ["rate in the second half", "every layer adds"],
+            "layers that keep all lengths",
+        ),
+        Control(
+            {"layers": "two Gaussian ones, then orthogonal"}, ["R² of a line"],
+            "layers that soon stop spreading",
+        ),
+    ],
+    source="Newman 1986; Saxe et al. 2014, sec. 3",
+)
 def spectrum_spreads(
     seed: Seed, *, width: Annotated[int, Range(4, 64)] = 32,
     depth: Annotated[int, Range(6, 24)] = 12, networks: Annotated[int, Range(40, 100)] = 50,
-    layers: Literal["Gaussian", "orthogonal"] = "Gaussian",
+    layers: Literal["Gaussian", "orthogonal", "two Gaussian ones, then orthogonal"] = "Gaussian",
 ) -> Evidence:
     r"""The log condition number of a product of $L$ Gaussian layers grows linearly with $L$."""
-    draw = _orthogonal if layers == "orthogonal" else randn
-    Ws = draw(seed.torch(), depth, networks, width, width) / (width**0.5 if draw is randn else 1)
+    Ws = randn(seed.torch(), depth, networks, width, width) / width**0.5
+    first = {"Gaussian": depth, "orthogonal": 0}.get(layers, 2)  # that are as they were drawn
+    Ws = torch.cat([Ws[:first], torch.linalg.qr(Ws[first:]).Q])
     # below 1e-16 of the largest, values drown in rounding: the inverse network has the smallest
     inverses, numbers = torch.linalg.inv(Ws), torch.arange(1, depth + 1)
     ways = [factors for many in numbers for factors in (Ws[:many], inverses[:many].flip(0))]

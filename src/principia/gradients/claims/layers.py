@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Annotated, Literal
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional as F
 
 from principia.gradients.layers import (
@@ -23,6 +23,7 @@ from principia.gradients.layers import (
 )
 from principia.lab.draws import randn
 from principia.lab.evidence import (
+    Control,
     Evidence,
     Series,
     at_most,
@@ -41,16 +42,21 @@ Batch = Annotated[int, Range(1, 64)]
 Width = Annotated[int, Range(2, 64)]
 
 
-@claim(control={"factor": 1.01}, source="Griewank and Walther 2008, ch. 3, layer by layer")
+@claim(
+    control={"over_batch": "mean"},
+    source="Griewank and Walther 2008, ch. 3, layer by layer",
+)
 def every_layer(
     seed: Seed, *, layer: Annotated[str, Choice(("all", *LAYERS))] = "all",
-    factor: Annotated[float, Range(0.5, 2)] = 1.0,
+    over_batch: Literal["sum", "mean"] = "sum",
 ) -> Evidence:
-    r"""The backward of each layer, times 1 and nothing else, is the derivative of its forward."""
+    r"""The backward of each layer, with no average of its own, is the derivative of its forward."""
     rng, ours, theirs, failed = seed.torch(), [], [], {}
     for name in LAYERS if layer == "all" else (layer,):
         row = LAYERS[name]
-        tried = replace(row, apply=lambda *given, row=row: _scaled(row.apply(*given), factor))
+        tried = row
+        if over_batch == "mean":
+            tried = replace(row, apply=lambda *given, row=row: _averaging(row.apply(*given)))
         sizes = [(1, 1, 1), (2, 3, 4), (2, 5, 1), (3, 3, 3), (4, 1, 2)]
         failed[name] = [not check(tried, row.shapes(*one), seed.child(one)) for one in sizes]
         operands = drawn_operands(row, rng, row.shapes(5, 4, 3))
@@ -60,16 +66,20 @@ def every_layer(
     parts = {"gradients of torch": equal_to_rounding(torch.cat(ours), torch.cat(theirs))}
     if layer in ("all", "residual"):
         x, delta = randn(rng, 2, 5, 4)
-        through = _pulled(lambda x: ResidualFn.apply(x, x.sin()), [x.requires_grad_()], delta)
+        add = ResidualFn.apply
+        if over_batch == "mean":
+            add = lambda x, h: _averaging(ResidualFn.apply(x, h))  # noqa: E731
+        through = _pulled(lambda x: add(x, x.sin()), [x.requires_grad_()], delta)
         parts["x + sin x"] = equal_to_rounding(through, (delta + delta * x.cos()).flatten())
     why = f"finite differences of step {CHECKED:g} in float64 are exact to far less than that"
     return every(parts | {f"{one}: gradcheck fails": never(fails, why=why)
                           for one, fails in failed.items()})
 
 
-def _scaled(z: Tensor, factor: float) -> Tensor:
-    """Leave a number as it is, and multiply the gradient that comes back."""
-    return factor * z + (1 - factor) * z.detach()
+def _averaging(z: Tensor) -> Tensor:
+    """Leave rows as they are, and divide what comes back by their number, as a mean would."""
+    share = 1 / len(z)
+    return share * z + (1 - share) * z.detach()
 
 
 def _pulled(
@@ -84,7 +94,11 @@ def _flat(tensors: Sequence[Tensor]) -> Tensor:
     return torch.cat([one.flatten() for one in tensors])
 
 
-@claim(control={"weights": "Σ x δᵀ"}, source="Rumelhart, Hinton and Williams 1986")
+@claim(
+    control={"weights": "Σ x δᵀ"},
+    refutes=["W, a batch", "W, one sample", "x"],
+    source="Rumelhart, Hinton and Williams 1986",
+)
 def linear_layer(
     seed: Seed, *, batch: Batch = 16, width: Width = 8,
     weights: Literal["Σ δ xᵀ", "Σ x δᵀ"] = "Σ δ xᵀ",
@@ -99,17 +113,18 @@ def linear_layer(
     by_rule = _pulled(LinearFn.apply, operands, delta).split([one.numel() for one in operands])
     order = "bi,bj->ij" if weights == "Σ δ xᵀ" else "bj,bi->ij"
     outer, one = torch.einsum(order, delta, x), torch.einsum(order, delta[:1], x[:1])
+    back = W if weights == "Σ δ xᵀ" else W.mT  # Wᵀδ, samples in rows
     single = _pulled(lambda W: F.linear(x[:1].detach(), W), [W], delta[:1])
     return every({
         "W, a batch": equal_to_rounding(outer.flatten(), by_torch[1]),
         "W, one sample": equal_to_rounding(one.flatten(), single),
-        "x": equal_to_rounding((delta @ W).flatten(), by_torch[0]),
-        "b": equal_to_rounding(delta.sum(dim=0), by_torch[2]),
+        "x": equal_to_rounding((delta @ back).flatten(), by_rule[0]),
+        "b": equal_to_rounding(delta.sum(dim=0), by_rule[2]),
         "LinearFn": equal_to_rounding(torch.cat(by_rule), torch.cat(by_torch)),
     })
 
 
-@claim(control={"at": "h"}, source="the chain rule")
+@claim(control={"at": "h"}, refutes=["δ ⊙ f′(h)"], source="the chain rule")
 def elementwise_layer(
     seed: Seed, *, batch: Batch = 16, width: Width = 8, f: ActivationName = "tanh",
     at: Literal["z", "h"] = "z",
@@ -124,7 +139,7 @@ def elementwise_layer(
         for one in ACTIVATIONS.values()
     ]
     return every({
-        f"δ ⊙ f′({at})": equal_to_rounding((delta * slope).flatten(), by_torch[f]).drawn(
+        "δ ⊙ f′(z)": equal_to_rounding((delta * slope).flatten(), by_torch[f]).drawn(
             Series("gradient of torch / δ", z.flatten(), by_torch[f] / delta.flatten()),
             Series(f"f′({at})", z.flatten().sort().values, slope.flatten()[z.flatten().argsort()],
                    "predicted"), x="field z", y="slope",
@@ -133,7 +148,11 @@ def elementwise_layer(
     })
 
 
-@claim(control={"rule": "log of softmax"}, source="Bridle 1990")
+@claim(
+    control={"rule": "log of softmax"},
+    refutes=["logits ± reach, float32"],
+    source="Bridle 1990",
+)
 def fused_softmax(
     seed: Seed, *, classes: Annotated[int, Range(2, 100)] = 10,
     reach: Annotated[float, Range(10, 80)] = 60.0,
@@ -144,6 +163,7 @@ def fused_softmax(
     z, y = randn(rng, samples, classes), torch.randint(classes, (samples,), generator=rng)
     leaf, ones = z.clone().requires_grad_(), z.new_ones(samples)
     separate = _pulled(lambda z: _unfused(z, y), [leaf], ones)
+    fused = _pulled(lambda z: SoftmaxCrossEntropyFn.apply(z, y), [leaf], ones)
     exact = z.softmax(dim=1) - F.one_hot(y, classes)
     loss = SoftmaxCrossEntropyFn.apply if rule == "fused" else _unfused
     reaches, errors = torch.linspace(1, reach, 30).tolist(), []
@@ -164,10 +184,8 @@ def fused_softmax(
             Series(rule, reaches, errors), Series("allowed", [1, reach], [1e-5, 1e-5], "bound"),
             x="logits ±", y="relative error of loss and gradient", log="y",
         ),
-        "p - e_y": equal_to_rounding(exact.flatten(), separate),
-        "SoftmaxCrossEntropyFn": equal_to_rounding(
-            _pulled(lambda z: SoftmaxCrossEntropyFn.apply(z, y), [leaf], ones), separate
-        ),
+        "p - e_y": equal_to_rounding(fused, exact.flatten()),
+        "both steps, one after the other": equal_to_rounding(fused, separate),
     })
 
 
@@ -175,13 +193,17 @@ def _unfused(z: Tensor, y: Tensor) -> Tensor:
     return -z.softmax(dim=1).log().gather(1, y[:, None])[:, 0]
 
 
-@claim(control={"over_axes": "mean"}, source="the chain rule: a repeated number is used many times")
+@claim(
+    control={"over_axes": "mean"},
+    refutes=["a bias", "a number", "a column", "a row a sample", "once and for all"],
+    source="the chain rule: a repeated number is used many times",
+)
 def broadcasting_sums(
     seed: Seed, *, batch: Annotated[int, Range(2, 32)] = 6, steps: Annotated[int, Range(2, 32)] = 5,
     width: Annotated[int, Range(2, 32)] = 4, over_axes: Literal["sum", "mean"] = "sum",
 ) -> Evidence:
     r"""The gradient of a broadcast operand is the sum over the axes along which it is repeated."""
-    rng, parts = seed.torch(), {}
+    rng, parts, ours, theirs = seed.torch(), {}, [], []
     x = randn(rng, batch, steps, width)
     places = {
         "a bias": ((width,), (0, 1)), "a number": ((), (0, 1, 2)), "a column": ((steps, 1), (0, 2)),
@@ -194,16 +216,25 @@ def broadcasting_sums(
         of_copies = _pulled(torch.add, [copies], delta, x).view_as(x)
         joined = of_copies.sum(dim=axes) if over_axes == "sum" else of_copies.mean(dim=axes)
         by_torch = _pulled(torch.add, [a], delta, x)
-        parts[f"{name}, {over_axes}"] = equal_to_rounding(joined.flatten(), by_torch)
-        by_rule = _pulled(lambda a, x: BroadcastAddFn.apply(x, a), [a], delta, x)
-        parts[f"{name}, BroadcastAddFn"] = equal_to_rounding(by_rule, by_torch)
-    return every(parts)
+        parts[name] = equal_to_rounding(joined.flatten(), by_torch)
+        ours.append(_pulled(lambda a, x: BroadcastAddFn.apply(x, a), [a], delta, x))
+        theirs.append(by_torch)
+    return every(parts | {"BroadcastAddFn": equal_to_rounding(_flat(ours), _flat(theirs))})
 
 
-@claim(control={"value": 2.0}, source="Rockafellar 1970, sec. 23")
+@claim(
+    controls=[
+        Control({"value": 2.0}, ["lines above ReLU"], "a slope outside of [0, 1]"),
+        Control(
+            {"data": "on the kinks"}, ["fields that are 0", "gradients with 1 for 0"],
+            "data that put every hidden unit on its kink",
+        ),
+    ],
+    source="Rockafellar 1970, sec. 23",
+)
 def relu_at_zero(
     seed: Seed, *, value: Annotated[float, Range(0, 2)] = 0.5, samples: Width = 32,
-    width: Width = 16,
+    width: Width = 16, data: Literal["continuous", "on the kinks"] = "continuous",
 ) -> Evidence:
     r"""At $z=0$ each of $[0,1]$ is a subgradient of ReLU; torch takes 0; elsewhere none shows."""
     rng, relu = seed.torch(), ACTIVATIONS["relu"]
@@ -213,17 +244,23 @@ def relu_at_zero(
     seen = [_pulled(lambda z, f=f: ElementwiseFn.apply(z, f), leaf, delta) for f in chosen.values()]
     mlp = MLP([5, width, width, 3], rng=rng).double()
     x, y, fields = randn(rng, samples, 5), randn(rng, samples, 3), []
+    if data == "on the kinks":
+        x = torch.zeros_like(x)
+        for layer in mlp.layers:
+            nn.init.zeros_(layer.bias)
     gradients = {one: _of_net(mlp, f, x, y, fields) for one, f in chosen.items()}
     by_torch = torch.autograd.grad((mlp(x) - y).square().sum() / 2, [*mlp.parameters()])
-    below = {f"slope {one:g} at 0": never(
-        grid.relu() < one * grid - 1e-12, why="a line below a convex function: a definition"
-    ).drawn(
-        Series("ReLU", grid, grid.relu(), style="line"),
-        Series(f"slope {value:g}", grid, value * grid, "bound"), x="z", y="",
-    ) for one in (value, 0.0, 1.0)}
+    above = torch.stack([grid.relu() < one * grid - 1e-12 for one in (value, 0.0, 1.0)])
+    of_table = _pulled(lambda z: ElementwiseFn.apply(z, relu), leaf, delta)
     exact = "the same operations on the same numbers"
-    return every(below | {
-        "torch at 0": equal(_pulled(torch.relu, leaf, delta), 0, tol=0, why="a choice of torch"),
+    return every({
+        "lines above ReLU": never(above, why="a line below a convex function: a definition").drawn(
+            Series("ReLU", grid, grid.relu(), style="line"),
+            Series(f"slope {value:g}", grid, value * grid, "bound"), x="z", y="",
+        ),
+        "torch and the table at 0": equal(
+            torch.cat([_pulled(torch.relu, leaf, delta), of_table]), 0, tol=0, why="a choice"
+        ),
         "at 0 the choice shows": equal_to_rounding(
             torch.cat(seen), torch.cat([one * delta for one in chosen])
         ),

@@ -195,7 +195,8 @@ def slope(
     if usable:
         fit = stats.linregress(u, v)
         value, intercept = float(fit.slope), float(fit.intercept)  # type: ignore[attr-defined]
-        half = float(stats.t.ppf((1 + level) / 2, xs.size - 2)) * float(fit.stderr)  # type: ignore[attr-defined]
+        error = float(fit.stderr) if np.ptp(v) else 0.0  # type: ignore[attr-defined]  # SciPy: NaN
+        half = float(stats.t.ppf((1 + level) / 2, xs.size - 2)) * error
         line = float(v.mean()) + expected * (u - float(u.mean()))
         fitted = intercept + value * u
         curve = (
