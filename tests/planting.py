@@ -2,7 +2,7 @@
 
 The source of the page is changed in one place and stands in for the page while its claims are read
 again: they run the broken component, as users would, and the named one must not pass. A bug may
-name the part of the claim that it refutes: a part that guards the component, which no broken
+name the parts of the claim that it refutes: a part that guards the component, which no broken
 hypothesis can refute, is shown able to fail in this way.
 """
 
@@ -14,7 +14,7 @@ import types
 
 from principia.lab.course.catalog import page
 from principia.lab.course.rooms import room_module
-from principia.lab.evidence import Claim
+from principia.lab.evidence import Claim, Control
 
 SOUND = None  # the folder where all processes of a run keep which claims pass; see conftest.py
 
@@ -73,28 +73,33 @@ def executed(name, path, source):
     return module
 
 
-def assert_caught(key, old, new, claim, fast=False, part=None):
+def assert_caught(key, old, new, claim, fast=False, parts=()):
     """Assert that the claim passes on the page as it is, and does not with the bug.
 
-    With `part` the bug must refute this part of the measure: it shows that the part can fail.
+    With `parts` the bug must refute each of these in the measure: it shows that they can fail. A
+    group of parts stands for all that is in it.
     """
     assert passes_on_sound_page(key, claim), f"{key}:{claim} fails without any bug"
-    if part is None:
+    if not parts:
         caught = not passes_with_bug(key, old, new, claim, fast=fast)
         assert caught, f"{key}:{claim} does not notice {old!r} -> {new!r}"
         return
     with claim_with_bug(key, old, new, claim, fast=fast) as broken:
         observation = broken.observe(0, {})
-    assert observation.evidence, f"{key}:{claim} ends in {observation.error} before {part!r}"
-    parts = dict(observation.evidence.leaves)
-    assert part in parts, f"{key}:{claim} has no part {part!r}, but {list(parts)}"
-    assert parts[part].refuted, f"{part!r} of {key}:{claim} does not notice {old!r} -> {new!r}"
+    assert observation.evidence, f"{key}:{claim} ends in {observation.error} before {parts}"
+    leaves = dict(observation.evidence.leaves)
+    for part in parts:
+        named = Control({}, [part]).parts_of(observation.evidence)
+        assert named, f"{key}:{claim} has no part {part!r}, but {list(leaves)}"
+        for leaf in named:
+            noticed = leaves[leaf].refuted
+            assert noticed, f"{leaf!r} of {key}:{claim} does not notice {old!r} -> {new!r}"
 
 
 def guarded(tests):
     """Find the parts that planted bugs of a test file name, as pairs of a claim and its part.
 
-    They stand in the rows of `parametrize` over "claim" and "part", as plain text.
+    They stand in the rows of `parametrize` over "claim" and "parts", as plain text.
     """
     if not tests.is_file():
         return set()
@@ -104,9 +109,9 @@ def guarded(tests):
             continue
         with contextlib.suppress(ValueError):  # something else than plain text is no such table
             names, rows = map(ast.literal_eval, node.args[:2])
-            if {"claim", "part"} <= set(names):
+            if {"claim", "parts"} <= set(names):
                 table = [dict(zip(names, row, strict=True)) for row in rows]
-                found |= {(row["claim"], row["part"]) for row in table if row["part"]}
+                found |= {(row["claim"], part) for row in table for part in row["parts"]}
     return found
 
 

@@ -288,8 +288,10 @@ def test_claim_holds_and_every_part_can_fail(page, name, seeds):
         assert not unknown, f"the control {control.said} has no parts {unknown}"
     able = {part for one in finding.controls for part in one.refutes}
     chapter, short = page.key.split("/")
-    able |= {part for one, part in guarded(TESTS / chapter / f"test_{short}.py") if one == name}
-    parts = [part for part, _ in finding.measures[0].evidence.leaves if part]
+    guards = [part for one, part in guarded(TESTS / chapter / f"test_{short}.py") if one == name]
+    evidence = finding.measures[0].evidence
+    able |= set(Control({}, guards).parts_of(evidence))
+    parts = [part for part, _ in evidence.leaves if part]
     never = [part for part in parts if part not in able]
     assert not never, f"no control and no planted bug that names it refutes {never}"
 

@@ -74,19 +74,19 @@ def test_claims_catch_planted_bugs(old, new, claim):
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "claim", "part"),
+    ("old", "new", "claim", "parts"),
     [
-        ("        self.optimizer.zero_grad()\n", "", "equals_autograd", "BackpropTrainer"),
-        ("signal.mT @ x", "signal.mT @ x.abs()", "transpose_needed", "[∂F/∂θ]ᵀδ, weights"),
-        ("deltas[-1] * slopes[number - 1]", "deltas[-1]", "transpose_needed", "error_signals"),
+        ("        self.optimizer.zero_grad()\n", "", "equals_autograd", ["BackpropTrainer"]),
+        ("signal.mT @ x", "signal.mT @ x.abs()", "transpose_needed", ["[∂F/∂θ]ᵀδ, weights"]),
+        ("deltas[-1] * slopes[number - 1]", "deltas[-1]", "transpose_needed", ["error_signals"]),
         ("F.linear(x, W, b))[..., None] * W", "F.linear(x, W, b))[..., None, :] * W", "one_layout",
-         "numerator layout and autograd"),
+         ["numerator layout and autograd"]),
         ("F.linear(x, W, b))[..., None] * W", "F.linear(x, W, b))[..., None, :] * W", "one_layout",
-         "one is the other transposed"),
+         ["one is the other transposed"]),
     ],
 )
-def test_parts_catch_planted_bugs(old, new, claim, part):
-    assert_caught(KEY, old, new, claim, part=part)
+def test_parts_catch_planted_bugs(old, new, claim, parts):
+    assert_caught(KEY, old, new, claim, parts=parts)
 
 
 @pytest.mark.parametrize("activation", ACTIVATIONS)

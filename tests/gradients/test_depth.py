@@ -57,20 +57,20 @@ def test_claims_catch_planted_bugs(old, new, claim):
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "claim", "part"),
+    ("old", "new", "claim", "parts"),
     [
         ("gradients.append(error @ product.mT)", "gradients.append(2 * error @ product.mT)",
-         "deep_linear_gradient", "deep_linear_gradient"),
+         "deep_linear_gradient", ["deep_linear_gradient"]),
         ("return (X @ A.mT - Y).square()", "return (X @ A.mT - Y - 1).square()", "saddle_at_zero",
-         "curvatures ±σ(Γ), 2 layers"),
+         ["curvatures ±σ(Γ), 2 layers"]),
         ("return (X @ A.mT - Y).square()", "return (X @ A.mT - Y - 1).square()", "saddle_at_zero",
-         "down and up"),
+         ["down and up"]),
         ("svdvals(rows.movedim(0, -2))", "svdvals(rows.movedim(0, -2).tril())",
-         "spectrum_spreads", "smallest value, from both sides"),
+         "spectrum_spreads", ["smallest value, from both sides"]),
     ],
 )
-def test_parts_catch_planted_bugs(old, new, claim, part):
-    assert_caught(KEY, old, new, claim, part=part)
+def test_parts_catch_planted_bugs(old, new, claim, parts):
+    assert_caught(KEY, old, new, claim, parts=parts)
 
 
 def test_gradients_are_those_of_finite_differences_of_the_expected_loss():

@@ -52,18 +52,18 @@ def test_claims_catch_planted_bugs(old, new, claim):
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "claim", "part"),
+    ("old", "new", "claim", "parts"),
     [
-        ("g * (1 - y * y), 2", "g * (1 - y), 2", "sums_over_paths", "reverse mode"),
+        ("g * (1 - y * y), 2", "g * (1 - y), 2", "sums_over_paths", ["reverse mode"]),
         ("k) for edge in node.edges)", "k) for edge in node.edges[:1])", "sums_over_paths",
-         "paths"),
+         ["paths"]),
         ("Edge(source, pull, each * size)", "Edge(source, pull, each * size * 3)", "linear_cost",
-         "networks"),
-        ("(b, torch.neg, 1)", "(b, torch.neg, 0)", "linear_cost", "counted by hand"),
+         ["networks"]),
+        ("(b, torch.neg, 1)", "(b, torch.neg, 0)", "linear_cost", ["counted by hand"]),
     ],
 )
-def test_parts_catch_planted_bugs(old, new, claim, part):
-    assert_caught(KEY, old, new, claim, part=part)
+def test_parts_catch_planted_bugs(old, new, claim, parts):
+    assert_caught(KEY, old, new, claim, parts=parts)
 
 
 @pytest.mark.parametrize(

@@ -80,27 +80,27 @@ def test_claims_catch_planted_bugs(old, new, claim):
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "claim", "part"),
+    ("old", "new", "claim", "parts"),
     [
-        ("else delta.sum(dim=0)", "else delta.mean(dim=0)", "linear_layer", "b"),
-        ("else delta.sum(dim=0)", "else delta.mean(dim=0)", "linear_layer", "LinearFn"),
+        ("else delta.sum(dim=0)", "else delta.mean(dim=0)", "linear_layer", ["b"]),
+        ("else delta.sum(dim=0)", "else delta.mean(dim=0)", "linear_layer", ["LinearFn"]),
         ("(delta * f.derivative(z), None)", "(delta * f.derivative(f.module()(z)), None)",
-         "elementwise_layer", "every activation"),
+         "elementwise_layer", ["every activation"]),
         ("(delta * f.derivative(z), None)", "(delta + f.derivative(z), None)", "relu_at_zero",
-         "torch and the table at 0"),
+         ["torch and the table at 0"]),
         ("(delta * f.derivative(z), None)", "(delta + f.derivative(z), None)", "relu_at_zero",
-         "at 0 the choice shows"),
+         ["at 0 the choice shows"]),
         ("(delta * f.derivative(z), None)", "(delta + f.derivative(z), None)", "relu_at_zero",
-         "gradients of torch"),
-        ("z.softmax(dim=1) - (", "z.softmax(dim=1) + (", "fused_softmax", "p - e_y"),
+         ["gradients of torch"]),
+        ("z.softmax(dim=1) - (", "z.softmax(dim=1) + (", "fused_softmax", ["p - e_y"]),
         ("z.softmax(dim=1) - (", "z.softmax(dim=1) + (", "fused_softmax",
-         "both steps, one after the other"),
+         ["both steps, one after the other"]),
         ("delta.sum_to_size(ctx.shape)", "delta.sum_to_size(ctx.shape) / len(delta)",
-         "broadcasting_sums", "BroadcastAddFn"),
+         "broadcasting_sums", ["BroadcastAddFn"]),
     ],
 )
-def test_parts_catch_planted_bugs(old, new, claim, part):
-    assert_caught(KEY, old, new, claim, part=part)
+def test_parts_catch_planted_bugs(old, new, claim, parts):
+    assert_caught(KEY, old, new, claim, parts=parts)
 
 
 @pytest.mark.parametrize("name", LAYERS)

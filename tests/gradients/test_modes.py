@@ -54,35 +54,35 @@ def test_claims_catch_planted_bugs(old, new, claim):
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "claim", "part"),
+    ("old", "new", "claim", "parts"),
     [
         ("self + -1.0 * _dual(other)", "self + 1.0 * _dual(other)", "same_numbers",
-         "values of the dual numbers"),
-        ("[mode](f)(x.clone())", "[mode](f)(0 * x)", "same_numbers", "differences and reverse"),
+         ["values of the dual numbers"]),
+        ("[mode](f)(x.clone())", "[mode](f)(0 * x)", "same_numbers", ["differences and reverse"]),
         ("return sum(seen), flops", "return len(seen), flops", "forward_needs_inputs",
-         "forward passes"),
+         ["forward passes"]),
         ("return sum(seen), flops", "return len(seen), flops", "forward_needs_inputs",
-         "reverse passes"),
+         ["reverse passes"]),
         ("count_flops(plain_jacobian, lambda",
          "count_flops(lambda *a: [plain_jacobian(*a) for _ in '12'], lambda",
-         "forward_needs_inputs", "flops for an input"),
+         "forward_needs_inputs", ["flops for an input"]),
         ("count_flops(plain_jacobian, lambda",
          "count_flops(lambda *a: [plain_jacobian(*a) for _ in '12'], lambda",
-         "forward_needs_inputs", "flops for an output"),
-        ("(v.to(x),))[1]", "(v.to(x),))[0]", "hessian_vector", "Hv"),
-        ("(v.to(x),))[1]", "(v.to(x),))[0]", "hessian_vector", "differences of gradients"),
+         "forward_needs_inputs", ["flops for an output"]),
+        ("(v.to(x),))[1]", "(v.to(x),))[0]", "hessian_vector", ["Hv"]),
+        ("(v.to(x),))[1]", "(v.to(x),))[0]", "hessian_vector", ["differences of gradients"]),
         ("out = checkpoint_sequential(list(self)",
          "super().forward(input)\n        out = checkpoint_sequential(list(self)",
-         "memory_for_time", "operations, in those without"),
+         "memory_for_time", ["operations, in those without"]),
         ("out = checkpoint_sequential(list(self)",
          "super().forward(input)\n        out = checkpoint_sequential(list(self)",
-         "memory_for_time", "forward passes more"),
+         "memory_for_time", ["forward passes more"]),
         ("checkpoint_sequential(list(self),", "checkpoint_sequential(list(self)[::-1],",
-         "memory_for_time", "gradient"),
+         "memory_for_time", ["gradient"]),
     ],
 )
-def test_parts_catch_planted_bugs(old, new, claim, part):
-    assert_caught(KEY, old, new, claim, part=part)
+def test_parts_catch_planted_bugs(old, new, claim, parts):
+    assert_caught(KEY, old, new, claim, parts=parts)
 
 
 @pytest.mark.parametrize("device", ["cpu", "meta"])

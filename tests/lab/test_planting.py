@@ -16,10 +16,10 @@ import pytest
 OTHER = [1, 2]
 
 @pytest.mark.parametrize(
-    ("old", "new", "claim", "part"),
-    [("a", "b", "first", "left"), ("c", "d", "first", None), ("e", "f", "second", "right, up")],
+    ("old", "new", "claim", "parts"),
+    [("a", "b", "first", ["left", "low"]), ("c", "d", "first", []), ("e", "f", "two", ["x, up"])],
 )
-def test_parts(old, new, claim, part): ...
+def test_parts(old, new, claim, parts): ...
 
 @pytest.mark.parametrize(("old", "claim"), [("a", "third")])
 def test_no_parts(old, claim): ...
@@ -28,7 +28,7 @@ def test_no_parts(old, claim): ...
 def test_no_plain_text(claim): ...
 """
     )
-    assert planting.guarded(file) == {("first", "left"), ("second", "right, up")}
+    assert planting.guarded(file) == {("first", "left"), ("first", "low"), ("two", "x, up")}
     assert planting.guarded(tmp_path / "test_nothing.py") == set()
 
 
@@ -37,9 +37,9 @@ def test_a_bug_must_refute_the_part_that_it_names():
         leaves = dict(broken.observe(0, {}).evidence.leaves)
     refuted = [name for name, leaf in leaves.items() if leaf.refuted]
     others = [name for name in leaves if name not in refuted]
-    planting.assert_caught(KEY, *BUG, part=refuted[0])
+    planting.assert_caught(KEY, *BUG, parts=refuted)
     with pytest.raises(AssertionError, match="has no part 'nothing'"):
-        planting.assert_caught(KEY, *BUG, part="nothing")
+        planting.assert_caught(KEY, *BUG, parts=["nothing"])
     for name in others:
         with pytest.raises(AssertionError, match="does not notice"):
-            planting.assert_caught(KEY, *BUG, part=name)
+            planting.assert_caught(KEY, *BUG, parts=[*refuted, name])
