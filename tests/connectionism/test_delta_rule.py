@@ -26,8 +26,6 @@ KEY = "connectionism/delta_rule"
 @pytest.mark.parametrize(
     ("old", "new", "claim"),
     [
-        ("(y - phi.value(z)) * phi.slope(z)", "(phi.value(z) - y) * phi.slope(z)",
-         "delta_is_gradient"),
         ("(y - phi.value(z)) * phi.slope(z)", "y - phi.value(z)", "saturation"),
         ("rate = lr / len(x)", "rate = lr", "delta_is_gradient"),
         ("phi.slope(z), x, lr)", "phi.slope(-z.exp()), x, lr)", "update_along_inputs"),
@@ -41,6 +39,18 @@ KEY = "connectionism/delta_rule"
 )
 def test_claims_catch_planted_bugs(old, new, claim):
     assert_caught(KEY, old, new, claim)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "claim", "parts"),
+    [
+        ("(y - phi.value(z)) * phi.slope(z)", "(phi.value(z) - y) * phi.slope(z)",
+         "delta_is_gradient",
+         ["identity", "DeltaLayer, identity", "DeltaRegressor, identity", "DeltaLayer, sigmoid", "DeltaRegressor, sigmoid", "DeltaLayer, tanh", "DeltaRegressor, tanh"]),
+    ],
+)
+def test_parts_catch_planted_bugs(old, new, claim, parts):
+    assert_caught(KEY, old, new, claim, parts=parts)
 
 
 @pytest.mark.parametrize(

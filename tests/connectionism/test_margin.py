@@ -35,22 +35,34 @@ EXCUSED = MaxMargin.excused_checks
     [
         ("return (x @ w + b) / norm", "return (x @ w - b) / norm", "hesse_distance"),
         ("** 2).sum() ** 0.5", "** 2).sum()", "hesse_distance"),
-        ("(y * distances).min()", "(y * distances).max()", "gamma_separation"),
         ("distances >= gamma", "distances > gamma", "gamma_separation"),
         ("- w @ shift", "+ w @ shift", "separable_iff_nonempty"),
-        ("return not separable", "return separable", "separable_iff_nonempty"),
         ("C=1e8, tol", "C=1.0, tol", "max_margin_unique"),
         ("along[signs < 0].max()) / 2", "along[signs < 0].min()) / 2", "max_margin_best"),
         ("distances <= self.margin_", "distances >= self.margin_", "support_vectors_decide"),
-        (".min(axis=1) > 0 for block", ".max(axis=1) > 0 for block", "version_space_shrinks"),
         (".normal(size=(n, dim + 1))", ".uniform(-1, 1, size=(n, dim + 1))",
          "version_space_shrinks"),
         ("low - np.pi / 2", "low - np.pi / 4", "version_space_shrinks"),
-        ("toward * np.sin(turn)", "toward * np.cos(turn)", "max_margin_best"),
     ],
 )
 def test_claims_catch_planted_bugs(old, new, claim):
     assert_caught(KEY, old, new, claim)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "claim", "parts"),
+    [
+        ("(y * distances).min()", "(y * distances).max()", "gamma_separation",
+         ["margin is the smallest distance"]),
+        ("return not separable", "return separable", "separable_iff_nonempty", ["all agree"]),
+        (".min(axis=1) > 0 for block", ".max(axis=1) > 0 for block", "version_space_shrinks",
+         ["one and two points"]),
+        ("toward * np.sin(turn)", "toward * np.cos(turn)", "max_margin_best",
+         ["perceptron, program and samples separate"]),
+    ],
+)
+def test_parts_catch_planted_bugs(old, new, claim, parts):
+    assert_caught(KEY, old, new, claim, parts=parts)
 
 
 @pytest.mark.parametrize("solver", ["smo", "slsqp"])

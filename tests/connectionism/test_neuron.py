@@ -33,18 +33,29 @@ KEY = "connectionism/neuron"
         ("McCullochPitts(-torch.ones(n), 0)", "McCullochPitts(-torch.ones(n), 1)", "logic_gates"),
         ("else (-1, 1)\n", "else (0, 1)\n", "neuron_census"),
         ("(tables << torch.arange", "(tables * torch.arange", "neuron_census"),
-        ("LARGEST_WEIGHT[n] + 1)", "LARGEST_WEIGHT[n])", "xor_needs_two_layers"),
         ("(places[..., None] ^ torch.arange(2**n))", "places[..., None]", "xor_needs_two_layers"),
         ("2 * known - 1, known.sum(-1)", "2 * known - 1, known.sum(-1) - 1", "two_layers_suffice"),
         ("torch.ones(1, n), n + 1)", "torch.ones(1, n), n)", "two_layers_suffice"),
         ("after, -slope)", "after, slope)", "pdp_frame"),
         ("2 * (z >= 0).to(z) - 1", "(z >= 0).to(z)", "pdp_frame"),
-        ("self.output(states), after", "self.output(after), after", "pdp_frame"),
         ("self.activation(before, self.prop", "self.activation(self.units, self.prop", "pdp_frame"),
     ],
 )
 def test_claims_catch_planted_bugs(old, new, claim):
     assert_caught(KEY, old, new, claim)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "claim", "parts"),
+    [
+        ("LARGEST_WEIGHT[n] + 1)", "LARGEST_WEIGHT[n])", "xor_needs_two_layers",
+         ["the program and the census differ on two inputs"]),
+        ("self.output(states), after", "self.output(after), after", "pdp_frame",
+         ["Hopfield learning"]),
+    ],
+)
+def test_parts_catch_planted_bugs(old, new, claim, parts):
+    assert_caught(KEY, old, new, claim, parts=parts)
 
 
 def solvable(tables):

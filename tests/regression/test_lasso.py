@@ -26,15 +26,11 @@ KEY = "regression/lasso"
 @pytest.mark.parametrize(
     ("old", "new", "claim"),
     [
-        ("return z - z.clamp(-t, t)", "return z - z.clamp(-t, t / 2)", "soft_threshold"),
         ("return z - z.clamp(-t, t)", "return z.where(z.abs() > t, 0.0)", "soft_threshold"),
         ("return in_sum / (2 * s)", "return in_sum / s", "threshold_follows_objective"),
         ("lr / X.shape[-2], lr * prices", "lr / X.shape[-2], lr / 2 * prices",
          "threshold_follows_objective"),
         ("@ X)[..., 0, :].abs()", "@ X)[..., 0, :]", "empty_above_lambda_max"),
-        ("(pull - prices * w.sign())", "(pull + prices * w.sign())", "optimality"),
-        ("(pull.abs() - prices).clamp_min(0)", "0 * pull", "optimality"),
-        ("soft_threshold_(p, lr * l1)", "soft_threshold_(p, l1)", "equals_sklearn"),
         ("p.add_(gradient, alpha=-lr)", "p.add_(gradient, alpha=lr)", "optimality"),
         ("return lost + (prices", "return lost - (prices", "optimality"),
         ("X, 2, keepdim=True) ** 2 /", "X, 2, keepdim=True) ** 2 / 3 /", "ista_rate"),
@@ -43,6 +39,22 @@ KEY = "regression/lasso"
 )
 def test_claims_catch_planted_bugs(old, new, claim):
     assert_caught(KEY, old, new, claim)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "claim", "parts"),
+    [
+        ("return z - z.clamp(-t, t)", "return z - z.clamp(-t, t / 2)", "soft_threshold",
+         ["three cases"]),
+        ("(pull - prices * w.sign())", "(pull + prices * w.sign())", "optimality",
+         ["ISTA", "FISTA", "ProximalSGD", "scikit-learn"]),
+        ("(pull.abs() - prices).clamp_min(0)", "0 * pull", "optimality", ["excess at w = 0"]),
+        ("soft_threshold_(p, lr * l1)", "soft_threshold_(p, l1)", "equals_sklearn",
+         ["ProximalSGD"]),
+    ],
+)
+def test_parts_catch_planted_bugs(old, new, claim, parts):
+    assert_caught(KEY, old, new, claim, parts=parts)
 
 
 def problem(s, d, seed=0):

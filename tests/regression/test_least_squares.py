@@ -24,24 +24,37 @@ def problem(s, d, *more, seed=0):
 @pytest.mark.parametrize(
     ("old", "new", "claim"),
     [
-        ("(X @ w - y).square().mean() / 2", "(X @ w - y).square().mean()", "gradient"),
         ("cholesky_ex(X.mT @ X)", "cholesky_ex(2 * X.mT @ X)", "normal_equations"),
         ("y[rows] - np.einsum", "y[rows] + np.einsum", "lms_step_limit"),
-        ("W + (lr * (", "W + (2 * lr * (", "lms_noise_floor"),
         ("size=(len(y), len(W))", "size=(len(y), 1)", "lms_noise_floor"),
         ("(X.mT @ columns, factor)", "(X.mT @ columns, factor.mT)", "normal_equations"),
-        ("X, columns, rcond=rcond", "X, columns, rcond=0.5", "minimum_norm"),
-        ("values / (values**2 + deltas", "1 / (values + deltas", "pseudo_inverse_limit"),
-        ("max(X.shape) * torch.finfo(X.dtype).eps", "0", "pseudo_inverse_limit"),
-        ("return U @ U.mT", "return 2 * U @ U.mT", "normal_equations"),
         ("torch.exp(-2 * log_sigma)", "torch.exp(-log_sigma)", "gaussian_likelihood"),
         ("+ math.log(2 * math.pi) / 2", "+ math.log(2 * math.pi)", "gaussian_likelihood"),
-        ("torch.linalg.lstsq(X, columns", "torch.linalg.lstsq(X.float().double(), columns",
-         "conditioning_squared"),
     ],
 )
 def test_claims_catch_planted_bugs(old, new, claim):
     assert_caught(KEY, old, new, claim)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "claim", "parts"),
+    [
+        ("(X @ w - y).square().mean() / 2", "(X @ w - y).square().mean()", "gradient",
+         ["formula", "by the residual"]),
+        ("W + (lr * (", "W + (2 * lr * (", "lms_noise_floor", ["floor"]),
+        ("X, columns, rcond=rcond", "X, columns, rcond=0.5", "minimum_norm",
+         ["others are as good"]),
+        ("values / (values**2 + deltas", "1 / (values + deltas", "pseudo_inverse_limit",
+         ["one of the path"]),
+        ("max(X.shape) * torch.finfo(X.dtype).eps", "0", "pseudo_inverse_limit",
+         ["minimum at the limit", "gradient at the limit"]),
+        ("return U @ U.mT", "return 2 * U @ U.mT", "normal_equations", ["hat", "idempotent"]),
+        ("torch.linalg.lstsq(X, columns", "torch.linalg.lstsq(X.float().double(), columns",
+         "conditioning_squared", ["lstsq is stable"]),
+    ],
+)
+def test_parts_catch_planted_bugs(old, new, claim, parts):
+    assert_caught(KEY, old, new, claim, parts=parts)
 
 
 def test_averaged_chains_without_bias_are_a_scikit_learn_citizen():

@@ -26,21 +26,33 @@ def problem(s, d, *outputs, seed=0):
     [
         ('"half-mean": 0.5 / s}', '"half-mean": 0.5}', "mean_loss_convention"),
         ('"half": 0.5}[penalty]', '"half": 1.0}[penalty]', "sum_loss_convention"),
-        ('"mean": 1 / s,', '"mean": 2 / s,', "sklearn_convention"),
         ("inverse = d / (d**2", "inverse = d / (d", "dual_form"),
         ("(d**2 + alphas.to(d)[:, None])).sum(dim=1)", "(d**2 + alphas.to(d)[:, None])).sum(dim=1)"
          ".sqrt()", "svd_shrinkage"),
-        ("kept = d > rounding", "kept = d > 0 * rounding", "limits"),
         ("middle=middle if center else None", "middle=None", "sklearn_convention"),
         ("- center / len(X)", "", "leave_one_out_shortcut"),
         ("rest = 1 - keep", "rest = 1 + keep", "leave_one_out_shortcut"),
-        ("X.new_tensor([sigma2 / tau])", "X.new_tensor([tau / sigma2])", "map_estimate"),
-        ("torch.eye(X.shape[1]).to(X) / tau", "torch.eye(X.shape[1]).to(X) * tau", "map_estimate"),
         ("W = Vh.mT @", "W = -Vh.mT @", "diagonal_scaling"),
     ],
 )
 def test_claims_catch_planted_bugs(old, new, claim):
     assert_caught(KEY, old, new, claim)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "claim", "parts"),
+    [
+        ('"mean": 1 / s,', '"mean": 2 / s,', "sklearn_convention",
+         ["gradients of the eight conventions"]),
+        ("kept = d > rounding", "kept = d > 0 * rounding", "limits", ["freedom at 0"]),
+        ("X.new_tensor([sigma2 / tau])", "X.new_tensor([tau / sigma2])", "map_estimate",
+         ["posterior mean"]),
+        ("torch.eye(X.shape[1]).to(X) / tau", "torch.eye(X.shape[1]).to(X) * tau", "map_estimate",
+         ["posterior covariance"]),
+    ],
+)
+def test_parts_catch_planted_bugs(old, new, claim, parts):
+    assert_caught(KEY, old, new, claim, parts=parts)
 
 
 @pytest.mark.parametrize(("s", "d"), [(30, 5), (5, 30), (12, 12)])

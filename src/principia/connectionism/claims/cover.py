@@ -39,6 +39,7 @@ INTEGERS = "integers, compared exactly"
 
 @claim(
     control={"formula": "misprint"},
+    refutes=["number"],
     source="Schläfli 1852; Cover 1965, function-counting theorem",
     misprint=r"$C(s+1,n)=2\sum_{i=0}^{n}\binom{n}{i}$",
 )
@@ -74,7 +75,11 @@ def _counted(sets: list[Array], predicted: list[int], *, bias: bool = False) -> 
     return {"number": number, "by LP": never(wrong, of=total, why="a labeling is feasible or not")}
 
 
-@claim(control={"formula": "homogeneous"}, source="Cover 1965, for the points (x, 1)")
+@claim(
+    control={"formula": "homogeneous"},
+    refutes=["number", "share", "log"],
+    source="Cover 1965, for the points (x, 1)",
+)
 def counting_with_bias(
     seed: Seed, *, dim: Annotated[int, Range(1, 3)] = 2, largest: Annotated[int, Range(4, 8)] = 6,
     formula: Literal["affine", "homogeneous"] = "affine",
@@ -92,7 +97,11 @@ def counting_with_bias(
     })
 
 
-@claim(control={"on_a_line": 3}, source="Cover 1965; Zaslavsky 1975")
+@claim(
+    control={"on_a_line": 3},
+    refutes=["general position", "the test tells them apart"],
+    source="Cover 1965; Zaslavsky 1975",
+)
 def general_position_needed(
     seed: Seed, *, points: Annotated[int, Range(6, 12)] = 8,
     dim: Annotated[int, Range(2, 5)] = 3, on_a_line: Annotated[int, Range(1, 6)] = 1,
@@ -132,7 +141,7 @@ def recursion(
     return never(wrong, of=largest**2, why=INTEGERS)
 
 
-@claim(control={"extra": 1}, source="Cover 1965")
+@claim(control={"extra": 1}, refutes=["number"], source="Cover 1965")
 def shattering(
     seed: Seed, *, dim: Annotated[int, Range(1, 7)] = 5, extra: Annotated[int, Range(0, 3)] = 0
 ) -> Evidence:
@@ -145,7 +154,7 @@ def shattering(
     return every({**counted, "formula": never(wrong, of=3600, why=INTEGERS)})
 
 
-@claim(control={"extra": 2}, source="Cover 1965")
+@claim(control={"extra": 2}, refutes=["rational"], source="Cover 1965")
 def half_at_twice_dimension(
     seed: Seed, *, largest: Annotated[int, Range(2, 400)] = 200,
     extra: Annotated[int, Range(0, 10)] = 0,
@@ -169,6 +178,7 @@ def half_at_twice_dimension(
 
 @claim(
     control={"rate": "1"},
+    refutes=["s = 1.5 n", "s = 3 n"],
     source="Chernoff 1952, whose bound on a binomial tail has the right exponent",
     misprint=r"$1-O(e^{-n})$ below and $O(e^{-n})$ above, for every ratio $s/n$",
 )
@@ -209,6 +219,7 @@ def _small_side(alpha: float, n: int) -> float:
 
 @claim(
     control={"trend": "falls"},
+    refutes=["the number falls", "counted in three dimensions it falls"],
     source="Cover 1965",
     misprint="past twice the dimension a steep decrease in the number of classifications",
 )
@@ -279,7 +290,7 @@ def one_sided(labeled: Array) -> Array:
     return np.array([nnls(one, target, maxiter=30 * s)[1] > 1e-8 for one in columns])
 
 
-@claim(control={"first": 1}, source="the binomial theorem at 1 + 1")
+@claim(control={"first": 1}, refutes=["sum"], source="the binomial theorem at 1 + 1")
 def binomial_sum(
     seed: Seed, *, largest: Annotated[int, Range(1, 400)] = 200,
     first: Annotated[int, Range(0, 1)] = 0,

@@ -65,7 +65,11 @@ def layer_transfer_claim(
     )
 
 
-@claim(control={"derivative": False}, source="Rumelhart, Hinton and Williams 1986")
+@claim(
+    control={"derivative": False},
+    refutes=["sigmoid", "tanh", "relu", "softplus"],
+    source="Rumelhart, Hinton and Williams 1986",
+)
 def delta_is_gradient(
     seed: Seed, *, inputs: Annotated[int, Range(1, 500)] = 7,
     units: Annotated[int, Range(1, 500)] = 5, batch: Annotated[int, Range(3, 1000)] = 11,
@@ -196,7 +200,11 @@ def mirrored(layers: Sequence[Layer], moved: Sequence[Layer]) -> list[Layer]:
     return [(2 * W - V, 2 * b - c, name) for (W, b, name), (V, c, _) in pairs]  # type: ignore[operator]
 
 
-@claim(control={"hidden": False}, source="Minsky and Papert 1969; Rumelhart et al. 1986")
+@claim(
+    control={"hidden": False},
+    refutes=["share with all four right"],
+    source="Minsky and Papert 1969; Rumelhart et al. 1986",
+)
 def hidden_layer_solves_xor(
     seed: Seed, *, nets: Annotated[int, Range(20, 1000)] = 100,
     units: Annotated[int, Range(3, 64)] = 4, steps: Annotated[int, Range(300, 2000)] = 500,
@@ -238,7 +246,11 @@ def _share_solving_xor(nets: Sequence[nn.Module], steps: int) -> float:
     return float(((scores() > 0) == (y > 0)).all(dim=1).double().mean())
 
 
-@claim(control={"phi": "identity"}, source="by construction")
+@claim(
+    control={"phi": "identity"},
+    refutes=["squared loss", "below the derivative"],
+    source="by construction",
+)
 def saturation(
     seed: Seed, *, depth: Annotated[int, Range(2, 300)] = 10,
     phi: Literal["sigmoid", "identity"] = "sigmoid",

@@ -128,7 +128,11 @@ def polynomial_capacity(
     )
 
 
-@claim(control={"interaction": "quadratic"}, source="Demircigil et al. 2017, sec. 2")
+@claim(
+    control={"interaction": "quadratic"},
+    refutes=["mended at n=60"],
+    source="Demircigil et al. 2017, sec. 2",
+)
 def exponential_capacity(
     seed: Seed, *, alpha: Annotated[float, Range(0.05, 0.2)] = 0.15,
     flips: Annotated[float, Range(0, 0.4)] = 0.1,
@@ -211,7 +215,11 @@ def update_is_attention(
     )
 
 
-@claim(control={"tied": True}, source="Ramsauer et al. 2021, theorem 5")
+@claim(
+    control={"tied": True},
+    refutes=["sharp: the nearest"],
+    source="Ramsauer et al. 2021, theorem 5",
+)
 def retrieval_sharpens(
     seed: Seed, *, patterns: Annotated[int, Range(3, 12)] = 10,
     dim: Annotated[int, Range(32, 256)] = 64, noise: Annotated[float, Range(0, 0.5)] = 0.3,

@@ -39,6 +39,7 @@ from principia.lab.seeds import Seed
 
 @claim(
     control={"order": "sync"},
+    refutes=["no update raises the energy", "every run ends"],
     source="Hopfield 1982",
     misprint="updated synchronously or asynchronously, the net reaches a fixed point",
 )
@@ -86,7 +87,7 @@ def _random_couplings(rng: torch.Generator, n: int) -> Tensor:
     return (square + square.T).fill_diagonal_(0)
 
 
-@claim(control={"diagonal": True}, source="Hopfield 1982")
+@claim(control={"diagonal": True}, refutes=["sign of the field"], source="Hopfield 1982")
 def field_rule(
     seed: Seed, *, n: Annotated[int, Range(5, 150)] = 60, s: Annotated[int, Range(2, 100)] = 20,
     states: Annotated[int, Range(10, 500)] = 200, diagonal: bool = False,
@@ -178,6 +179,7 @@ def crosstalk_gaussian(
 
 @claim(
     control={"factor": False},
+    refutes=["integral"],
     source="Hertz, Krogh and Palmer 1991, ch. 2",
     misprint=r"$\int_1^\infty e^{-nz^2/2s}dz$ without the factor $\sqrt{n/2\pi s}$",
 )
@@ -210,6 +212,7 @@ def flip_probability_claim(
 
 @claim(
     control={"rule": "two-sided"},
+    refutes=["stable bits"],
     source="by construction",
     misprint=r"we require $\vert C_i\vert<1$",
 )
@@ -345,6 +348,7 @@ def phase_transition(
 
 @claim(
     control={"logarithm": "binary"},
+    refutes=["one pattern", "all patterns"],
     source="McEliece, Posner, Rodemich and Venkatesh 1987",
     misprint=r"$s\le n/(2\log_2n)$ as the capacity",
 )
@@ -372,7 +376,11 @@ def capacity_constant(
     )
 
 
-@claim(control={"bias": 0.5}, source="Hertz, Krogh and Palmer 1991, ch. 2")
+@claim(
+    control={"bias": 0.5},
+    refutes=["every fixed point's negative is", "mixtures are fixed"],
+    source="Hertz, Krogh and Palmer 1991, ch. 2",
+)
 def inverse_and_mixtures(
     seed: Seed, *, n: Annotated[int, Range(500, 2000)] = 1000,
     s: Annotated[int, Range(3, 8)] = 5, bias: Annotated[float, Range(0, 2)] = 0.0,

@@ -114,7 +114,11 @@ def max_margin_unique(
     return at_least(np.ravel(cosines), 1.0, slack=SOLVED, why=f"a theorem; {NEAR_MARGIN}")
 
 
-@claim(control={"champion": "averaged perceptron"}, source="by definition of the maximum")
+@claim(
+    control={"champion": "averaged perceptron"},
+    refutes=["largest margin"],
+    source="by definition of the maximum",
+)
 def max_margin_best(
     seed: Seed, *, problems: Annotated[int, Range(1, 50)] = 6,
     samples: Annotated[int, Range(10, 1000)] = 100, dim: Annotated[int, Range(1, 10)] = 3,
@@ -175,7 +179,11 @@ def support_vectors_decide(
     return at_least(cosines, 1.0, slack=SOLVED, why=f"a theorem; {NEAR_MARGIN}")
 
 
-@claim(control={"change": "replace"}, source="Mitchell 1982")
+@claim(
+    control={"change": "replace"},
+    refutes=["nothing enters", "volume never grows"],
+    source="Mitchell 1982",
+)
 def version_space_shrinks(
     seed: Seed, *, points: Annotated[int, Range(8, 60)] = 12,
     dim: Annotated[int, Range(1, 8)] = 2, directions: Annotated[int, Range(1000, 200_000)] = 50_000,
@@ -221,7 +229,11 @@ def version_space_shrinks(
     )
 
 
-@claim(control={"product": True}, source="Novikoff 1962; Minsky and Papert 1969")
+@claim(
+    control={"product": True},
+    refutes=["XOR is empty"],
+    source="Novikoff 1962; Minsky and Papert 1969",
+)
 def separable_iff_nonempty(
     seed: Seed, *, sets: Annotated[int, Range(10, 500)] = 100,
     points: Annotated[int, Range(10, 100)] = 12, product: bool = False,
@@ -263,7 +275,7 @@ def _verdicts(X: Array, y: Array, epochs: int) -> list[bool]:
     return [found, proved, not space.is_empty(), model.converged_, shown]
 
 
-@claim(control={"scale": 1.01}, source="by definition")
+@claim(control={"scale": 1.01}, refutes=["at the margin"], source="by definition")
 def gamma_separation(
     seed: Seed, *, points: Annotated[int, Range(2, 5000)] = 200,
     dim: Annotated[int, Range(1, 100)] = 5, scale: Annotated[float, Range(0.1, 2)] = 1.0,

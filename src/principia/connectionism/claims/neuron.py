@@ -72,7 +72,7 @@ def neuron_census(
     )
 
 
-@claim(control={"target": "and"}, source="Minsky and Papert 1969")
+@claim(control={"target": "and"}, refutes=["one unit"], source="Minsky and Papert 1969")
 def xor_needs_two_layers(
     seed: Seed, *, inputs: Annotated[int, Range(2, 8)] = 2, target: Literal["xor", "and"] = "xor"
 ) -> Evidence:
@@ -117,7 +117,11 @@ def two_layers_suffice(
     return equal(counts, [2 ** 2**n for n in range(1, inputs + 1)], tol=0, why="integers")
 
 
-@claim(control={"activation": "identity"}, source="Rumelhart, Hinton and McClelland 1986")
+@claim(
+    control={"activation": "identity"},
+    refutes=["delta rule", "perceptron", "McCulloch-Pitts net", "Hopfield recall"],
+    source="Rumelhart, Hinton and McClelland 1986",
+)
 def pdp_frame(
     seed: Seed, *, steps: Annotated[int, Range(10, 1000)] = 100,
     units: Annotated[int, Range(5, 200)] = 20, activation: Literal["own", "identity"] = "own",

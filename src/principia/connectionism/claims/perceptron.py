@@ -120,7 +120,11 @@ def _fit_traced(X: Array, y: Array, **settings: Any) -> Perceptron:
     return fit_quietly(Perceptron(trace=True, **chosen), X, y)
 
 
-@claim(control={"update": "always"}, source="Novikoff 1962, second lemma")
+@claim(
+    control={"update": "always"},
+    refutes=["squared norm below the sum"],
+    source="Novikoff 1962, second lemma",
+)
 def weights_grow_slowly(
     seed: Seed, *, runs: Annotated[int, Range(5, 200)] = 50,
     update: Literal["mistake", "always"] = "mistake",
@@ -182,7 +186,11 @@ def weights_in_span(
     )
 
 
-@claim(control={"labels": "and"}, source="Minsky and Papert 1969; Block and Levin 1970")
+@claim(
+    control={"labels": "and"},
+    refutes=["mistakes in every epoch"],
+    source="Minsky and Papert 1969; Block and Levin 1970",
+)
 def xor_never_converges(
     seed: Seed, *, epochs: Annotated[int, Range(20, 5000)] = 500,
     labels: Literal["xor", "and"] = "xor",
@@ -230,7 +238,11 @@ def scoring_rule(
     return equal_to_rounding(reported, np.mean(y == 1))
 
 
-@claim(control={"average": True}, source="Pedregosa et al. 2011, scikit-learn")
+@claim(
+    control={"average": True},
+    refutes=["separable, traced", "separable, not traced", "random, traced", "random, not traced"],
+    source="Pedregosa et al. 2011, scikit-learn",
+)
 def equals_sklearn(
     seed: Seed, *, points: Annotated[int, Range(50, 5000)] = 500, average: bool = False
 ) -> Evidence:

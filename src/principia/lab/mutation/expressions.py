@@ -47,7 +47,7 @@ REDUCES = {  # methods whose first argument is an axis
 SYMMETRIC = {  # functions of two arguments whose order says nothing
     "min", "max", "minimum", "maximum", "fmin", "fmax", "equal", "allclose", "isclose", "dot",
     "logaddexp", "hypot", "broadcast_shapes", "gcd", "lcm", "isinstance", "issubclass", "getattr",
-    "setattr", "hasattr", "register_buffer", "register_parameter", "broadcast_tensors", "gcd",
+    "setattr", "hasattr", "register_buffer", "register_parameter", "broadcast_tensors",
 }
 
 

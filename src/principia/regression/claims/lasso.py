@@ -39,7 +39,11 @@ from principia.regression.ridge import ridge_alpha
 CONVERGED = "solvers stop at a relative duality gap of 1e-12, or after 1000 steps at a linear rate"
 
 
-@claim(control={"inverted": True}, source="Donoho and Johnstone 1994; Tibshirani 1996")
+@claim(
+    control={"inverted": True},
+    refutes=["minimum"],
+    source="Donoho and Johnstone 1994; Tibshirani 1996",
+)
 def soft_threshold_claim(
     seed: Seed, *, draws: Annotated[int, Range(20, 20_000)] = 200, inverted: bool = False
 ) -> Evidence:
@@ -94,7 +98,7 @@ def threshold_follows_objective(
     return equal(w, predicted, tol=1e-8, why=CONVERGED)
 
 
-@claim(control={"penalty": "l2"}, source="Tibshirani 1996")
+@claim(control={"penalty": "l2"}, refutes=["zeros of the lasso"], source="Tibshirani 1996")
 def exact_zeros(
     seed: Seed, *, alpha: Annotated[float, Range(0.05, 0.5)] = 0.1,
     samples: Annotated[int, Range(200, 2000)] = 400, penalty: Literal["l1", "l2"] = "l1",
@@ -147,7 +151,11 @@ def sparse_data(
     return X, X @ truth + errors, truth
 
 
-@claim(control={"solution": "ridge"}, source="Karush, Kuhn and Tucker; Tibshirani 1996")
+@claim(
+    control={"solution": "ridge"},
+    refutes=["ridge"],
+    source="Karush, Kuhn and Tucker; Tibshirani 1996",
+)
 def optimality(
     seed: Seed, *, samples: Annotated[int, Range(100, 1000)] = 100,
     features: Annotated[int, Range(2, 50)] = 50, share: Annotated[float, Range(0.05, 0.95)] = 0.2,
@@ -181,7 +189,15 @@ def _trained(X: Tensor, y: Tensor, alpha: float) -> Tensor:
     return w.detach()
 
 
-@claim(control={"converted": False}, source="Pedregosa et al. 2011, scikit-learn")
+@claim(
+    control={"converted": False},
+    refutes=[
+        "sum loss, full price", "sum loss, half price", "half-sum loss, full price",
+        "half-sum loss, half price", "mean loss, full price", "mean loss, half price",
+        "half-mean loss, half price",
+    ],
+    source="Pedregosa et al. 2011, scikit-learn",
+)
 def equals_sklearn(
     seed: Seed, *, prices: Annotated[int, Range(2, 50)] = 10, converted: bool = True
 ) -> Evidence:
@@ -212,7 +228,11 @@ def equals_sklearn(
     return every(parts)
 
 
-@claim(control={"factor": 0.95}, source="Tibshirani 1996; Osborne, Presnell and Turlach 2000")
+@claim(
+    control={"factor": 0.95},
+    refutes=["FISTA at the limit", "scikit-learn at the limit"],
+    source="Tibshirani 1996; Osborne, Presnell and Turlach 2000",
+)
 def empty_above_lambda_max(
     seed: Seed, *, problems: Annotated[int, Range(2, 200)] = 20,
     factor: Annotated[float, Range(0.1, 10)] = 1.0,

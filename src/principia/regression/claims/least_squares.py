@@ -97,7 +97,11 @@ def samples_as_columns(
     return equal_to_rounding(slopes, A @ A.T @ w - A @ y)
 
 
-@claim(control={"ridge": 1.0}, source="Gauss 1809")
+@claim(
+    control={"ridge": 1.0},
+    refutes=["gradient", "residual", "equals scikit-learn", "equals lstsq", "fitted"],
+    source="Gauss 1809",
+)
 def normal_equations_claim(
     seed: Seed, *, samples: Annotated[int, Range(20, 500)] = 50,
     dim: Annotated[int, Range(1, 10)] = 6, ridge: Annotated[float, Range(0, 100)] = 0.0,
@@ -124,7 +128,7 @@ def normal_equations_claim(
     )
 
 
-@claim(control={"delta": 1.0}, source="Penrose 1955")
+@claim(control={"delta": 1.0}, refutes=["rate", "minimum along the path"], source="Penrose 1955")
 def pseudo_inverse_limit(
     seed: Seed, *, delta: Annotated[float, Range(1e-7, 100)] = 1e-6,
     rank: Annotated[int, Range(1, 9)] = 6,
@@ -161,7 +165,7 @@ def pseudo_inverse_limit(
     )
 
 
-@claim(control={"outside": 5.0}, source="Penrose 1955", headline=True)
+@claim(control={"outside": 5.0}, refutes=["gradient descent"], source="Penrose 1955", headline=True)
 def minimum_norm(
     seed: Seed, *, samples: Annotated[int, Range(3, 16)] = 9,
     waves: Annotated[int, Range(10, 100)] = 20, outside: Annotated[float, Range(0, 20)] = 0.0,
@@ -243,7 +247,7 @@ def gaussian_likelihood(
     )
 
 
-@claim(control={"sigma": 0.0}, source="Widrow et al. 1976")
+@claim(control={"sigma": 0.0}, refutes=["no longer nearer"], source="Widrow et al. 1976")
 def lms_noise_floor(
     seed: Seed, *, chains: Annotated[int, Range(100, 400)] = 200,
     dim: Annotated[int, Range(2, 4)] = 2, sigma: Annotated[float, Range(0, 10)] = 1.0,
@@ -326,7 +330,7 @@ def lms_step_limit(
     )
 
 
-@claim(control={"design": "orthonormal"}, source="Higham 2002, sec. 20.4")
+@claim(control={"design": "orthonormal"}, refutes=["lstsq"], source="Higham 2002, sec. 20.4")
 def conditioning_squared(
     seed: Seed, *, samples: Annotated[int, Range(30, 200)] = 40,
     repeats: Annotated[int, Range(10, 100)] = 30,

@@ -32,7 +32,7 @@ Width = Annotated[float, Range(1, 30)]
 ROUNDED = "1-σ is rounded by 2^-53, which is e^|z| as large a share of it"
 
 
-@claim(control={"second": "s(1-s)(1+2s)"}, source="Verhulst 1845")
+@claim(control={"second": "s(1-s)(1+2s)"}, refutes=["second derivative"], source="Verhulst 1845")
 def logistic_function(
     seed: Seed, *, points: Points = 2000, width: Width = 20.0,
     second: Literal["s(1-s)(1-2s)", "s(1-s)(1+2s)"] = "s(1-s)(1-2s)",
@@ -76,7 +76,7 @@ def _with_derivatives(function: Any, z: Tensor) -> tuple[Tensor, Tensor, Tensor]
     return value.detach(), slope.detach(), bend
 
 
-@claim(control={"function": "sigmoid"}, source="by differentiation")
+@claim(control={"function": "sigmoid"}, refutes=["strictly convex"], source="by differentiation")
 def log_sigmoid(
     seed: Seed, *, points: Points = 2000, width: Width = 20.0,
     function: Literal["-log sigmoid", "sigmoid"] = "-log sigmoid",
@@ -98,6 +98,7 @@ def log_sigmoid(
 
 @claim(
     control={"base": math.e},
+    refutes=["above the error"],
     source="Bartlett, Jordan and McAuliffe 2006",
     misprint=r"the natural $-\ln\sigma$ as upper bound of the 0/1 error: it is 0.693 at 0",
 )
@@ -119,7 +120,7 @@ def surrogate_bound(
     )
 
 
-@claim(control={"form": "naive"}, source="by construction")
+@claim(control={"form": "naive"}, refutes=["finite"], source="by construction")
 def two_forms(
     seed: Seed, *, points: Points = 2000, width: Width = 30.0,
     form: Literal["stable", "naive"] = "stable",
@@ -201,7 +202,7 @@ def iterates_in_span(
     return every({name: at_most(part, 1e-10, why=why) for name, part in left.items()})
 
 
-@claim(control={"loss": "squared"}, source="Boehning and Lindsay 1988")
+@claim(control={"loss": "squared"}, refutes=["chords"], source="Boehning and Lindsay 1988")
 def convex_and_smooth(
     seed: Seed, *, points: Annotated[int, Range(5, 200)] = 50,
     dim: Annotated[int, Range(1, 20)] = 5, chords: Annotated[int, Range(1000, 20_000)] = 10_000,
@@ -245,7 +246,11 @@ def convex_and_smooth(
     )
 
 
-@claim(control={"intercept": False}, source="the bias's normal equation")
+@claim(
+    control={"intercept": False},
+    refutes=["free", "with a price"],
+    source="the bias's normal equation",
+)
 def mean_matching(
     seed: Seed, *, points: Annotated[int, Range(200, 5000)] = 300,
     dim: Annotated[int, Range(1, 8)] = 5, l2: Annotated[float, Range(0.001, 10)] = 0.1,

@@ -110,7 +110,11 @@ def sum_loss_convention(
     return _minimizes(seed, samples, dim, lam, "sum", misprinted=price == "lambda")
 
 
-@claim(control={"factor": 0.5}, source="Pedregosa et al. 2011, scikit-learn")
+@claim(
+    control={"factor": 0.5},
+    refutes=["scikit-learn", "ridge_path with an intercept"],
+    source="Pedregosa et al. 2011, scikit-learn",
+)
 def sklearn_convention(
     seed: Seed, *, samples: Samples = 40, dim: Dim = 8, lam: Price = 5.0,
     factor: Annotated[float, Range(0.1, 10)] = 1.0,
@@ -140,7 +144,11 @@ def sklearn_convention(
     })
 
 
-@claim(control={"factor": "d / (d + lambda)"}, source="Hastie, Tibshirani and Friedman 2009, 3.47")
+@claim(
+    control={"factor": "d / (d + lambda)"},
+    refutes=["hat matrix", "ridge_path", "effective_dof"],
+    source="Hastie, Tibshirani and Friedman 2009, 3.47",
+)
 def svd_shrinkage(
     seed: Seed, *, samples: Samples = 40, dim: Dim = 8, lam: Price = 5.0,
     factor: Literal["d² / (d² + lambda)", "d / (d + lambda)"] = "d² / (d² + lambda)",
@@ -168,7 +176,14 @@ def svd_shrinkage(
     })
 
 
-@claim(control={"dual_price": "0"}, source="Saunders, Gammerman and Vovk 1998; push-through")
+@claim(
+    control={"dual_price": "0"},
+    refutes=[
+        "s > d: the dual has a solution", "s > d: dual and primal", "s > d: ridge_path and dual",
+        "s < d: dual and primal", "s < d: ridge_path and dual",
+    ],
+    source="Saunders, Gammerman and Vovk 1998; push-through",
+)
 def dual_form(
     seed: Seed, *, few: Annotated[int, Range(2, 100)] = 8,
     many: Annotated[int, Range(101, 400)] = 150, lam: Price = 5.0,
@@ -190,7 +205,11 @@ def dual_form(
     return every(parts)
 
 
-@claim(control={"price": "tau / sigma2"}, source="Hastie, Tibshirani and Friedman 2009, ex. 3.6")
+@claim(
+    control={"price": "tau / sigma2"},
+    refutes=["mode"],
+    source="Hastie, Tibshirani and Friedman 2009, ex. 3.6",
+)
 def map_estimate(
     seed: Seed, *, samples: Samples = 40, dim: Dim = 8,
     sigma2: Annotated[float, Range(0.05, 0.5)] = 0.3, tau: Annotated[float, Range(0.6, 10)] = 2.0,
@@ -255,6 +274,7 @@ def diagonal_scaling(
 
 @claim(
     control={"limit": "normal equations"},
+    refutes=["distance to the limit at 0"],
     source="Albert 1972, Regression and the Moore-Penrose pseudoinverse, ch. 3",
 )
 def limits(

@@ -39,7 +39,7 @@ Classes = Annotated[int, Range(2, 50)]
 GRADIENT_STEPS = 40  # of the small fits in a study of risks
 
 
-@claim(control={"factor": 2.0}, source="Bridle 1990")
+@claim(control={"factor": 2.0}, refutes=["shifted"], source="Bridle 1990")
 def simplex_and_shift(
     seed: Seed, *, classes: Classes = 7, shift: Annotated[float, Range(-1000, 1000)] = 13.0,
     factor: Annotated[float, Range(0.1, 10)] = 1.0,
@@ -59,7 +59,7 @@ def _scores(seed: Seed, rows: int, columns: int) -> Tensor:
     return torch.randn(rows, columns, generator=seed.torch(), dtype=torch.float64)
 
 
-@claim(control={"inner": "δ + p"}, source="by differentiation")
+@claim(control={"inner": "δ + p"}, refutes=["autograd", "null vector"], source="by differentiation")
 def jacobian(
     seed: Seed, *, classes: Classes = 5, inner: Literal["δ - p", "δ + p"] = "δ - p"
 ) -> Evidence:
@@ -78,7 +78,7 @@ def jacobian(
     })
 
 
-@claim(control={"convert": False}, source="by definition; one nat is 1/ln 2 bits")
+@claim(control={"convert": False}, refutes=["bits"], source="by definition; one nat is 1/ln 2 bits")
 def cross_entropy_from_logits(
     seed: Seed, *, classes: Classes = 6, width: Annotated[float, Range(0.1, 50)] = 5.0,
     convert: bool = True,
@@ -101,7 +101,7 @@ def _labels(seed: Seed, rows: int, classes: int) -> Tensor:
     return torch.randint(classes, (rows,), generator=seed.child("labels").torch())
 
 
-@claim(control={"through": "softmax"}, source="by differentiation")
+@claim(control={"through": "softmax"}, refutes=["squared"], source="by differentiation")
 def gradient(
     seed: Seed, *, classes: Classes = 6, through: Literal["identity", "softmax"] = "identity"
 ) -> Evidence:
@@ -117,7 +117,11 @@ def gradient(
     })
 
 
-@claim(control={"method": "naive"}, source="Boyd and Vandenberghe 2004, sec. 3.1.5")
+@claim(
+    control={"method": "naive"},
+    refutes=["finite in float32"],
+    source="Boyd and Vandenberghe 2004, sec. 3.1.5",
+)
 def log_sum_exp(
     seed: Seed, *, classes: Classes = 8, size: Annotated[float, Range(100, 1e4)] = 1e4,
     method: Literal["stable", "naive"] = "stable",
@@ -163,7 +167,7 @@ def two_classes_is_logistic(
     return equal_to_rounding(model(x).softmax(-1)[:, 1], (x @ direction).sigmoid())
 
 
-@claim(control={"rows": "one"}, source="by definition; Bridle 1990")
+@claim(control={"rows": "one"}, refutes=["probabilities"], source="by definition; Bridle 1990")
 def redundant_parameters(
     seed: Seed, *, dim: Annotated[int, Range(1, 30)] = 6, classes: Annotated[int, Range(2, 10)] = 4,
     l2: Annotated[float, Range(0.01, 1)] = 0.1, rows: Literal["all", "one"] = "all",
@@ -218,7 +222,11 @@ def _descend_all(
     fit(model, (x, y), model.risk, optimizer, steps=1, batch_size=len(x))
 
 
-@claim(control={"loss": "squared"}, source="Bridle 1990; Gibbs' inequality")
+@claim(
+    control={"loss": "squared"},
+    refutes=["distance from the posterior"],
+    source="Bridle 1990; Gibbs' inequality",
+)
 def maximum_likelihood(
     seed: Seed, *, samples: Annotated[int, Range(50_000, 300_000)] = 100_000,
     loss: Literal["cross-entropy", "squared"] = "cross-entropy",
@@ -246,7 +254,7 @@ def maximum_likelihood(
     })
 
 
-@claim(control={"estimator": "training"}, source="Stone 1974")
+@claim(control={"estimator": "training"}, refutes=["estimate minus risk"], source="Stone 1974")
 def held_out_risk(
     seed: Seed, *, samples: Annotated[int, Range(100, 400)] = 200,
     dim: Annotated[int, Range(10, 40)] = 30, folds: Annotated[int, Range(2, 10)] = 5,
