@@ -45,16 +45,10 @@ def double(module):
     ("old", "new", "claim"),
     [
         ("bernoulli_(self.keep) if", "bernoulli_(1 - self.keep) if", "torch_dropout_is_inverted"),
-        ("if self.training else self.keep", "if self.training else 1.0",
-         "torch_dropout_is_inverted"),
-        ("nn.Dropout(1 - keep_input)", "nn.Dropout(keep_input)", "mask_law"),
         ("dropout=1 - keep_hidden", "dropout=keep_hidden", "mask_law"),
         ("torch.where(masks == 1, pi, 1 - pi)", "torch.where(masks == 0, pi, 1 - pi)", "mask_law"),
         ("            one.train()", "            one.eval()", "mask_law"),
         ("variance, mean = torch.var_mean", "mean, variance = torch.var_mean", "mask_law"),
-        ("torch.arange(2 ** len(chosen))[:, None]", "torch.arange(1, 2 ** len(chosen))[:, None]",
-         "subnet_count"),
-        ("mul_(drop.keep)", "mul_(1 - drop.keep)", "scaling_is_exact_for_linear"),
         ("parts[place] = nn.Dropout(1 - drop.keep)", "parts[place] = nn.Dropout(drop.keep / 2)",
          "scaling_is_exact_for_linear"),
         ("dims=1).softmax(dim=-1)", "dims=1).exp()", "scaling_is_geometric_mean"),
@@ -65,6 +59,22 @@ def double(module):
 )
 def test_claims_catch_planted_bugs(old, new, claim):
     assert_caught(KEY, old, new, claim)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "claim", "parts"),
+    [
+        ("if self.training else self.keep", "if self.training else 1.0",
+         "torch_dropout_is_inverted", ["evaluation, classic"]),
+        ("nn.Dropout(1 - keep_input)", "nn.Dropout(keep_input)", "mask_law", ["probabilities"]),
+        ("torch.arange(2 ** len(chosen))[:, None]", "torch.arange(1, 2 ** len(chosen))[:, None]",
+         "subnet_count", ["of each size"]),
+        ("mul_(drop.keep)", "mul_(1 - drop.keep)", "scaling_is_exact_for_linear",
+         ["scale_weights", "scale_weights, each subnetwork"]),
+    ],
+)
+def test_parts_catch_planted_bugs(old, new, claim, parts):
+    assert_caught(KEY, old, new, claim, parts=parts)
 
 
 def test_enumeration_is_what_a_loop_over_masks_gives():

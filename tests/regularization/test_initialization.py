@@ -38,24 +38,35 @@ def conv_net():
     [
         ("weight.uniform_(-math.sqrt(3) * sigma, math.sqrt(3)", "weight.uniform_(-sigma, 1",
          "uniform_and_gaussian_agree"),
-        ("weight.normal_(0, sigma,", "weight.normal_(0, sigma**2,", "uniform_and_gaussian_agree"),
         (".get(scheme, n))", ".get(scheme, m))", "uniform_and_gaussian_agree"),
-        ("n, m = weight[0].numel(), ", "n, m = weight.shape[1], ", "torch_default_variance"),
         ('"glorot": (n + m) / 2', '"glorot": max(n, m)', "glorot_compromise"),
         ('math.sqrt(2) if scheme == "he"', '1.5 if scheme == "he"', "he_keeps_second_moment"),
         ("gradients = torch.autograd.grad(output, seen, cotangent)", "gradients = seen[::-1]",
          "glorot_compromise"),
         ("one.mean() for one in seen", "one.abs().mean() for one in seen",
          "tanh_fits_the_assumption"),
-        ("nn.init.orthogonal_(weight, gain,", "nn.init.xavier_normal_(weight, gain,",
-         "orthogonal_spectrum"),
         ("return output / spread", "return output", "lsuv_unit_variance"),
         ("output.std(correction=0)", "output.square().mean().sqrt()", "lsuv_unit_variance"),
-        ("- math.lgamma(D)", "- math.lgamma(D + 1)", "product_of_uniforms"),
     ],
 )
 def test_claims_catch_planted_bugs(old, new, claim):
     assert_caught(KEY, old, new, claim)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "claim", "parts"),
+    [
+        ("weight.normal_(0, sigma,", "weight.normal_(0, sigma**2,", "uniform_and_gaussian_agree",
+         ["variance / σ², normal"]),
+        ("n, m = weight[0].numel(), ", "n, m = weight.shape[1], ", "torch_default_variance",
+         ["initialize_ is torch's start"]),
+        ("nn.init.orthogonal_(weight, gain,", "nn.init.xavier_normal_(weight, gain,",
+         "orthogonal_spectrum", ["singular values", "real ones of a matrix"]),
+        ("- math.lgamma(D)", "- math.lgamma(D + 1)", "product_of_uniforms", ["cells, D = 2"]),
+    ],
+)
+def test_parts_catch_planted_bugs(old, new, claim, parts):
+    assert_caught(KEY, old, new, claim, parts=parts)
 
 
 @pytest.mark.parametrize(

@@ -36,14 +36,23 @@ def outputs(rows=200, classes=4, seed=0):
          "torch.eye(classes, dtype=torch.float64) + eps / (classes + 1)", "loss_decomposes"),
         ("F.cross_entropy(logits, self.Pi.mT[target]", "F.cross_entropy(logits, self.Pi[target]",
          "minimizer_is_smoothed_posterior"),
-        ("(1 - self.eps) * soft + self.eps / classes", "(1 - self.eps) * soft",
-         "torch_is_the_uniform_case"),
         ("log_Pi + logits", "log_Pi.mT + logits", "forward_correction_recovers"),
         ("+ logits.log_softmax(dim=-1)[", "+ logits[", "forward_correction_recovers"),
     ],
 )
 def test_claims_catch_planted_bugs(old, new, claim):
     assert_caught(KEY, old, new, claim)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "claim", "parts"),
+    [
+        ("(1 - self.eps) * soft + self.eps / classes", "(1 - self.eps) * soft",
+         "torch_is_the_uniform_case", ["as a part"]),
+    ],
+)
+def test_parts_catch_planted_bugs(old, new, claim, parts):
+    assert_caught(KEY, old, new, claim, parts=parts)
 
 
 @pytest.mark.parametrize(

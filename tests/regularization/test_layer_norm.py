@@ -26,19 +26,28 @@ def randn(*shape, seed=0):
 @pytest.mark.parametrize(
     ("old", "new", "claim"),
     [
-        ("torch.var_mean(x, axes, correction=0,", "torch.var_mean(x, axes, correction=1,",
-         "torch_is_the_formula"),
         ("(eps + variance).sqrt()", "(eps + variance.sqrt())", "torch_is_the_formula"),
         ("return (x - mean) / (eps", "return x / (eps", "lives_on_a_sphere"),
         ("(x, first_row * W)", "(x, factor * W)", "invariances"),
         ("(x, W + v)", "(x, W + first_row)", "invariances"),
         ("(first_sample * x, W)", "(x, W)", "invariances"),
-        ("(norm(x @ W.mT) - before).abs().max()", "(norm(x @ W.mT) - before).max().clamp(max=0)",
-         "invariances"),
     ],
 )
 def test_claims_catch_planted_bugs(old, new, claim):
     assert_caught(KEY, old, new, claim)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "claim", "parts"),
+    [
+        ("torch.var_mean(x, axes, correction=0,", "torch.var_mean(x, axes, correction=1,",
+         "torch_is_the_formula", ["network with batch norm", "one group", "instances"]),
+        ("(norm(x @ W.mT) - before).abs().max()", "(norm(x @ W.mT) - before).max().clamp(max=0)",
+         "invariances", ["batch norm, all rows shifted", "batch norm, one sample scaled"]),
+    ],
+)
+def test_parts_catch_planted_bugs(old, new, claim, parts):
+    assert_caught(KEY, old, new, claim, parts=parts)
 
 
 @pytest.mark.parametrize("dims", [0, -1, (1, 2), (0, -1), (2, 1, 0)])

@@ -42,18 +42,13 @@ def net(*sizes, **options):
 @pytest.mark.parametrize(
     ("old", "new", "claim"),
     [
-        ("self.weights.get(k, 1.0) * term", "term", "trunk_gradient_adds"),
         ("features = self.trunk(x)", "features = self.trunk(x).detach()", "trunk_gradient_adds"),
         ("(-2 * s).exp() / 2 * terms", "(-s).exp() / 2 * terms", "trunk_gradient_adds"),
-        ("+ s * labelled(named[name]).any()", "+ s", "masked_tasks_are_ignored"),
         ("if known.any() else outputs[known].sum()", "", "masked_tasks_are_ignored"),
         ("y.isnan() if y.is_floating_point()", "y == 0 if y.is_floating_point()",
          "masked_tasks_are_ignored"),
         ("math.prod(y.shape[1:])).any(dim=1)", "math.prod(y.shape[1:])).all(dim=1)[:0]",
          "masked_tasks_are_ignored"),
-        ("total = self.alpha * self", "total = self", "masked_tasks_are_ignored"),
-        ("model.reconstruct(x * kept), x)", "model.reconstruct(x * kept), x * kept)",
-         "unlabelled_data_finds_the_subspace"),
         (".to(x.device) >= self.corruption", ".to(x.device) >= self.corruption / 2",
          "unlabelled_data_finds_the_subspace"),
         ("return self.head(self.encoder(x))", "return self.head(self.encoder(x) ** 2)",
@@ -65,6 +60,23 @@ def net(*sizes, **options):
 )
 def test_claims_catch_planted_bugs(old, new, claim):
     assert_caught(KEY, old, new, claim)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "claim", "parts"),
+    [
+        ("self.weights.get(k, 1.0) * term", "term", "trunk_gradient_adds",
+         ["trunk, fixed weights", "trunk, learned weights", "ln σ"]),
+        ("+ s * labelled(named[name]).any()", "+ s", "masked_tasks_are_ignored",
+         ["learned weights"]),
+        ("total = self.alpha * self", "total = self", "masked_tasks_are_ignored",
+         ["few labels, all inputs"]),
+        ("model.reconstruct(x * kept), x)", "model.reconstruct(x * kept), x * kept)",
+         "unlabelled_data_finds_the_subspace", ["loss with holes"]),
+    ],
+)
+def test_parts_catch_planted_bugs(old, new, claim, parts):
+    assert_caught(KEY, old, new, claim, parts=parts)
 
 
 def test_masked_cross_entropy_is_torchs_own_where_there_is_a_label():

@@ -57,13 +57,10 @@ def same(first, second):
 @pytest.mark.parametrize(
     ("old", "new", "claim"),
     [
-        ("self.sigma, None) if self.training else x", "self.sigma, None)", "input_noise_is_ridge"),
         ("batch[0], self.sigma, rng)", "batch[0], 2 * self.sigma, rng)", "input_noise_is_ridge"),
         ("return x + sigma * noise", "return x + sigma**2 * noise", "input_noise_is_ridge"),
-        ("(value - y) * laplacian", "(y - value) * laplacian", "input_noise_second_order"),
         ("return sigma**2 * (slopes", "return sigma * (slopes", "input_noise_second_order"),
         ("(2 * signs - 1) / math.sqrt(probes)", "(2 * signs - 1)", "input_noise_second_order"),
-        ("one.copy_(before)", "one.mul_(1)", "weight_noise_penalizes_curvature"),
         ("WeightNoise(self._model, self.sigma,", "WeightNoise(self._model, 0,",
          "weight_noise_flattens"),
         ("self._noise.close()", "self._noise.pop_all()", "weight_noise_flattens"),
@@ -75,6 +72,21 @@ def same(first, second):
 )
 def test_claims_catch_planted_bugs(old, new, claim):
     assert_caught(KEY, old, new, claim)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "claim", "parts"),
+    [
+        ("self.sigma, None) if self.training else x", "self.sigma, None)", "input_noise_is_ridge",
+         ["no noise when evaluated"]),
+        ("(value - y) * laplacian", "(y - value) * laplacian", "input_noise_second_order",
+         ["Laplacian by random signs"]),
+        ("one.copy_(before)", "one.mul_(1)", "weight_noise_penalizes_curvature",
+         ["restored to the bit"]),
+    ],
+)
+def test_parts_catch_planted_bugs(old, new, claim, parts):
+    assert_caught(KEY, old, new, claim, parts=parts)
 
 
 # Noise on inputs and targets

@@ -45,24 +45,35 @@ def convolutions():
     [
         ("        parametrizations.weight_norm(layer)\n",
          "        parametrizations.weight_norm(layer, dim=1)\n", "torch_is_the_formula"),
-        ("        parametrizations.weight_norm(layer)\n",
-         "        parametrizations.weight_norm(layer)\n        halves(layer)[1].data.mul_(2)\n",
-         "torch_is_the_formula"),
-        ('"weight", leave_parametrized=True)', '"weight", leave_parametrized=True)\n'
-         "        layer.weight.data = layer.weight.data.renorm(2, 0, 1.0)", "torch_is_the_formula"),
         ("slope - along * direction ", "slope - along * v.flatten(1) ", "gradient_formulas"),
-        ("return along[:, 0], (", "return along[:, 0] * gamma, (", "gradient_formulas"),
         ("(gamma[:, None] / length * across)", "(gamma[:, None] * across)", "gradient_formulas"),
         ("layer.bias.sub_(mean).div_(sigma)", "layer.bias.sub_(mean)", "data_dependent_start"),
         ("gamma.div_(sigma.view_as(gamma))", "gamma.div_(variance.view_as(gamma))",
          "data_dependent_start"),
-        ("sums.movedim(axis, 0).flatten(1), 1, correction=0)",
-         "sums.movedim(axis, 0).flatten(1), 1, correction=1)", "data_dependent_start"),
         ("return layer.forward(*inputs)", "return sums", "data_dependent_start"),
     ],
 )
 def test_claims_catch_planted_bugs(old, new, claim):
     assert_caught(KEY, old, new, claim)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "claim", "parts"),
+    [
+        ("        parametrizations.weight_norm(layer)\n",
+         "        parametrizations.weight_norm(layer)\n        halves(layer)[1].data.mul_(2)\n",
+         "torch_is_the_formula", ["in place"]),
+        ('"weight", leave_parametrized=True)',
+         '"weight", leave_parametrized=True)\n        layer.weight.data = layer.weight.data.renorm(2, 0, 1.0)',
+         "torch_is_the_formula", ["merged"]),
+        ("return along[:, 0], (", "return along[:, 0] * gamma, (", "gradient_formulas",
+         ["γ, linear", "γ, convolution"]),
+        ("sums.movedim(axis, 0).flatten(1), 1, correction=0)",
+         "sums.movedim(axis, 0).flatten(1), 1, correction=1)", "data_dependent_start", ["γ", "b"]),
+    ],
+)
+def test_parts_catch_planted_bugs(old, new, claim, parts):
+    assert_caught(KEY, old, new, claim, parts=parts)
 
 
 def test_a_network_of_torchs_normalized_layers_is_the_same():

@@ -39,7 +39,14 @@ Features = Annotated[int, Range(1, 50)]
 TINY = 1e-12  # δ of claims that hold for δ = 0; torch wants it above 0
 
 
-@claim(control={"variance": "unbiased"}, source="Ioffe and Szegedy 2015, algorithm 1")
+@claim(
+    control={"variance": "unbiased"},
+    refutes=[
+        "BatchNorm1d, outputs", "BatchNorm1d, gradient of x", "BatchNorm1d, gradient of alpha",
+        "BatchNorm2d, outputs", "BatchNorm2d, gradient of x", "BatchNorm2d, gradient of alpha",
+    ],
+    source="Ioffe and Szegedy 2015, algorithm 1",
+)
 def torch_is_the_formula(
     seed: Seed, *, batch: Batch = 8, features: Features = 5,
     variance: Literal["biased", "unbiased"] = "biased",
@@ -73,6 +80,7 @@ def _draw_affine(bn: _BatchNorm, rng: torch.Generator) -> None:
 
 @claim(
     control={"statistics": "running", "momentum": 1.0, "batch": 4},
+    refutes=["alone and in a batch"],
     source="Ioffe and Szegedy 2015, algorithm 2",
 )
 def running_statistics_converge(
@@ -228,7 +236,9 @@ def removes_constant_shift(
 
 
 @claim(
-    control={"form": "printed"}, source="Kohler et al. 2019, sec. 2",
+    control={"form": "printed"},
+    refutes=["scale of w'x", "outputs", "length and direction"],
+    source="Kohler et al. 2019, sec. 2",
     misprint=r"$\Vert w\Vert_\Sigma$, $\Sigma=\mathrm E[xx^\top]$, for inputs not centered",
 )
 def bn_is_reparametrization(

@@ -45,7 +45,11 @@ COURSE, PLAIN = (0.8, 0.5), (1.0, 1.0)  # inputs and hidden units: with dropout 
 CPU = torch.device("cpu")
 
 
-@claim(control={"p": "π"}, source="Srivastava et al. 2014, sec. 10; PyTorch")
+@claim(
+    control={"p": "π"},
+    refutes=["what is kept", "share that is kept"],
+    source="Srivastava et al. 2014, sec. 10; PyTorch",
+)
 def torch_dropout_is_inverted(
     seed: Seed, *, keep: Often = 0.8, masks: Annotated[int, Range(1000, 200_000)] = 100_000,
     p: Literal["1 - π", "π"] = "1 - π",
@@ -76,7 +80,11 @@ def torch_dropout_is_inverted(
     })
 
 
-@claim(control={"average": "unweighted"}, source="Srivastava et al. 2014, sec. 4")
+@claim(
+    control={"average": "unweighted"},
+    refutes=["mixture", "variance"],
+    source="Srivastava et al. 2014, sec. 4",
+)
 def mask_law(
     seed: Seed, *, units: Annotated[int, Range(6, 12)] = 10, keep: Often = 0.8,
     average: Literal["by p(b)", "unweighted"] = "by p(b)",
@@ -115,7 +123,9 @@ def mask_law(
 
 
 @claim(
-    control={"form": "printed"}, source="binomial theorem; Srivastava et al. 2014, sec. 1",
+    control={"form": "printed"},
+    refutes=["subnetworks", "2^R", "different functions"],
+    source="binomial theorem; Srivastava et al. 2014, sec. 1",
     misprint=r"$\sum_{i=1}^n\binom ni=2^n$",
 )
 def subnet_count(
@@ -149,6 +159,7 @@ def subnet_count(
 
 @claim(
     control={"form": "printed"},
+    refutes=["scaled weights"],
     source="Srivastava et al. 2014, sec. 1, fig. 2; Baldi and Sadowski 2013",
     misprint="drop with probability $\\pi$, then scale by the dropout probability",
 )
@@ -187,7 +198,11 @@ def _linear(weight: Tensor) -> nn.Linear:
     return layer
 
 
-@claim(control={"depth": 0}, source="Srivastava et al. 2014, sec. 7.5; Baldi and Sadowski 2013")
+@claim(
+    control={"depth": 0},
+    refutes=["off"],
+    source="Srivastava et al. 2014, sec. 7.5; Baldi and Sadowski 2013",
+)
 def scaling_is_approximate_for_deep(
     seed: Seed, *, depth: Annotated[int, Range(0, 4)] = 2,
     width: Annotated[int, Range(32, 128)] = 64, units: Annotated[int, Range(6, 12)] = 10,

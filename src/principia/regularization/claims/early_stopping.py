@@ -122,7 +122,7 @@ def stopping_risk_inflation(
     )
 
 
-@claim(control={"restore_best": False}, source="Prechelt 1998, sec. 2")
+@claim(control={"restore_best": False}, refutes=["weights"], source="Prechelt 1998, sec. 2")
 def patience_semantics(
     seed: Seed, *, patience: Annotated[int, Range(1, 10)] = 3,
     checks: Annotated[int, Range(12, 200)] = 40, restore_best: bool = True,

@@ -52,7 +52,11 @@ LOGS = (
 )
 
 
-@claim(control={"reach": "σ"}, source="the second moments of the two laws")
+@claim(
+    control={"reach": "σ"},
+    refutes=["variance / σ², uniform"],
+    source="the second moments of the two laws",
+)
 def uniform_and_gaussian_agree(
     seed: Seed, *, n: Annotated[int, Range(10, 2000)] = 800,
     m: Annotated[int, Range(500, 2000)] = 1250, reach: Literal["√3 σ", "σ"] = "√3 σ",
@@ -145,7 +149,11 @@ def _log_averaged(samples: Float[Tensor, "R K"]) -> tuple[Tensor, Tensor]:
     return logs.mean(dim=0) + spread / 2, error
 
 
-@claim(control={"variance": "1/n"}, source="Paszke et al. 2019, nn.Linear.reset_parameters")
+@claim(
+    control={"variance": "1/n"},
+    refutes=["layers", "variance"],
+    source="Paszke et al. 2019, nn.Linear.reset_parameters",
+)
 def torch_default_variance(
     seed: Seed, *, n: Annotated[int, Range(10, 2000)] = 800,
     m: Annotated[int, Range(500, 2000)] = 1250, depth: Annotated[int, Range(2, 8)] = 6,
@@ -200,7 +208,9 @@ def output_variance_is_input_variance(
 
 
 @claim(
-    control={"form": "printed"}, source="by induction; minus the logarithm is gamma distributed",
+    control={"form": "printed"},
+    refutes=["density, D = 3", "cells, D = 3", "density, D = 5", "cells, D = 5"],
+    source="by induction; minus the logarithm is gamma distributed",
     misprint=r"the density $-\log(z)^{D-1}/(D-1)!$, which is negative for odd $D$",
 )
 def product_of_uniforms(
@@ -234,7 +244,7 @@ def product_of_uniforms(
     return every(parts).drawn(*pictures, x="z", y="density")
 
 
-@claim(control={"scheme": "lecun"}, source="Glorot and Bengio 2010, eq. 12")
+@claim(control={"scheme": "lecun"}, refutes=["800 x 200"], source="Glorot and Bengio 2010, eq. 12")
 def glorot_compromise(
     seed: Seed, *, n: Annotated[int, Range(20, 300)] = 200,
     m: Annotated[int, Range(400, 1000)] = 800, same: Annotated[int, Range(20, 500)] = 500,
@@ -275,7 +285,9 @@ def tanh_fits_the_assumption(
 
 
 @claim(
-    control={"form": "printed"}, source="W'W = I; for the uniform law Mezzadri 2007",
+    control={"form": "printed"},
+    refutes=["eigenvalues"],
+    source="W'W = I; for the uniform law Mezzadri 2007",
     misprint=r"orthogonal matrices have eigenvalues $\pm1$",
 )
 def orthogonal_spectrum(

@@ -26,7 +26,11 @@ Smoothed = Annotated[float, Range(0.05, 0.9)]  # for claims: neither hard labels
 FewClasses = Annotated[int, Range(2, 20)]
 
 
-@claim(control={"over": "the others"}, source="Szegedy et al. 2016, sec. 7")
+@claim(
+    control={"over": "the others"},
+    refutes=["value", "gradient"],
+    source="Szegedy et al. 2016, sec. 7",
+)
 def torch_is_the_uniform_case(
     seed: Seed, *, classes: FewClasses = 10, eps: Smoothed = 0.1,
     over: Literal["all classes", "the others"] = "all classes",

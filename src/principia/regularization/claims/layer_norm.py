@@ -41,7 +41,11 @@ INVARIANT: Mapping[str, set[str]] = {  # Ba, Kiros and Hinton 2016, table 1
 }
 
 
-@claim(control={"over": "samples"}, source="Ba, Kiros and Hinton 2016, eqs. 3 and 4; PyTorch")
+@claim(
+    control={"over": "samples"},
+    refutes=["values", "gradient of x", "of γ", "mean", "variance", "network"],
+    source="Ba, Kiros and Hinton 2016, eqs. 3 and 4; PyTorch",
+)
 def torch_is_the_formula(
     seed: Seed, *, samples: Samples = 16, dim: Dim = 32,
     eps: Annotated[float, Range(1e-6, 1)] = 1e-5, over: Literal["features", "samples"] = "features",
@@ -90,7 +94,11 @@ def _by_hand(net: Any, x: Tensor, axis: int) -> Tensor:
     return net.layers[-1](x)
 
 
-@claim(control={"norm": "batch"}, source="Ba, Kiros and Hinton 2016, sec. 3")
+@claim(
+    control={"norm": "batch"},
+    refutes=["among others", "in training"],
+    source="Ba, Kiros and Hinton 2016, sec. 3",
+)
 def independent_of_batch(
     seed: Seed, *, dim: Dim = 16, units: Several = 32, others: Several = 63,
     norm: Literal["layer", "batch"] = "layer",
@@ -114,7 +122,14 @@ def independent_of_batch(
     })
 
 
-@claim(control={"norm": "batch"}, source="Ba, Kiros and Hinton 2016, table 1")
+@claim(
+    control={"norm": "batch"},
+    refutes=[
+        "layer norm, all rows shifted", "layer norm, one row scaled",
+        "layer norm, all samples shifted", "layer norm, one sample scaled",
+    ],
+    source="Ba, Kiros and Hinton 2016, table 1",
+)
 def invariances(
     seed: Seed, *, units: Several = 40, samples: Several = 32,
     factor: Annotated[float, Range(2, 10)] = 3.0, norm: Literal["layer", "batch"] = "layer",
@@ -149,7 +164,11 @@ def invariances(
     )
 
 
-@claim(control={"norm": "rms"}, source="Ba, Kiros and Hinton 2016, eq. 4: norm and sum of it")
+@claim(
+    control={"norm": "rms"},
+    refutes=["sum", "normalize"],
+    source="Ba, Kiros and Hinton 2016, eq. 4: norm and sum of it",
+)
 def lives_on_a_sphere(
     seed: Seed, *, samples: Annotated[int, Range(10, 1000)] = 200, dim: Dim = 16,
     norm: Literal["layer", "rms"] = "layer",

@@ -39,7 +39,11 @@ INPUTS = 20  # of the linear tasks
 NOISY, DRAWS = 200, 30  # of the claim about unlabelled data: inputs, and draws of everything
 
 
-@claim(control={"heads": "shared"}, source="Caruana 1997; Kendall, Gal and Cipolla 2018")
+@claim(
+    control={"heads": "shared"},
+    refutes=["heads, fixed weights", "heads, learned weights"],
+    source="Caruana 1997; Kendall, Gal and Cipolla 2018",
+)
 def trunk_gradient_adds(
     seed: Seed, *, tasks: Annotated[int, Range(2, 8)] = 3,
     width: Annotated[int, Range(2, 200)] = 20, samples: Annotated[int, Range(1, 200)] = 50,
@@ -92,7 +96,11 @@ def _exact(measured: Tensor, expected: Tensor) -> Evidence:
     return equal(measured, expected, tol=tol, why="rounding of one backward pass")
 
 
-@claim(control={"tasks_are": "unrelated"}, source="Tripuraneni, Jin and Jordan 2021")
+@claim(
+    control={"tasks_are": "unrelated"},
+    refutes=["joint error over separate, and 3 standard errors"],
+    source="Tripuraneni, Jin and Jordan 2021",
+)
 def shared_subspace_helps(
     seed: Seed, *, tasks: Annotated[int, Range(20, 60)] = 30,
     samples: Annotated[int, Range(25, 35)] = 25, k: Annotated[int, Range(1, 3)] = 2,
@@ -129,7 +137,14 @@ def shared_subspace_helps(
     })
 
 
-@claim(control={"mask": "off"}, source="by construction")
+@claim(
+    control={"mask": "off"},
+    refutes=[
+        "kind: no label at all", "size: influence of its sample",
+        "size: loss and gradient of the others", "size: no label at all",
+    ],
+    source="by construction",
+)
 def masked_tasks_are_ignored(
     seed: Seed, *, missing: Annotated[float, Range(0.05, 0.95)] = 0.4,
     samples: Annotated[int, Range(20, 500)] = 40, width: Annotated[int, Range(2, 100)] = 16,
@@ -196,7 +211,11 @@ def _agree(measured: Tensor, expected: Tensor) -> Evidence:
     return never(~near, of=near.numel(), why="an identity: float64 rounding")
 
 
-@claim(control={"labels_from": "another direction"}, source="Baldi and Hornik 1989")
+@claim(
+    control={"labels_from": "another direction"},
+    refutes=["gain in accuracy"],
+    source="Baldi and Hornik 1989",
+)
 def unlabelled_data_finds_the_subspace(
     seed: Seed, *, labels: Annotated[int, Range(20, 60)] = 30,
     k: Annotated[int, Range(2, 5)] = 5, unlabelled: Annotated[int, Range(1000, 3000)] = 2000,

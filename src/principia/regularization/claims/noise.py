@@ -47,7 +47,11 @@ PAIRED_DRAWS = 4000  # of weights, each with its mirror image
 NODES = 40  # of a Gauss-Hermite rule: exact to rounding for functions as smooth as these
 
 
-@claim(control={"price": "σ²"}, source="Bishop 1995; Webb 1994")
+@claim(
+    control={"price": "σ²"},
+    refutes=["minimizer over noisy copies", "expectation"],
+    source="Bishop 1995; Webb 1994",
+)
 def input_noise_is_ridge(
     seed: Seed, *, samples: Annotated[int, Range(10, 100)] = 40,
     dim: Annotated[int, Range(1, 8)] = 5, sigma: Annotated[float, Range(0.1, 2)] = 0.5,
@@ -96,7 +100,11 @@ def _cubature(n: int) -> Tensor:
     return torch.cat([axes, -axes])
 
 
-@claim(control={"penalty": "gradient"}, source="Bishop 1995, for finite data; Taylor's formula")
+@claim(
+    control={"penalty": "gradient"},
+    refutes=["order of what is left"],
+    source="Bishop 1995, for finite data; Taylor's formula",
+)
 def input_noise_second_order(
     seed: Seed, *, dim: Annotated[int, Range(1, 20)] = 5,
     steepness: Annotated[float, Range(0.3, 3)] = 1.0,
@@ -142,7 +150,11 @@ def _hermite() -> tuple[Tensor, Tensor]:
     return nodes, weights / weights.sum()
 
 
-@claim(control={"coefficient": "1"}, source="An 1996; Taylor's formula")
+@claim(
+    control={"coefficient": "1"},
+    refutes=["order of what is left", "cloud of weights"],
+    source="An 1996; Taylor's formula",
+)
 def weight_noise_penalizes_curvature(
     seed: Seed, *, units: Annotated[int, Range(1, 20)] = 5,
     sigma: Annotated[float, Range(0.01, 0.1)] = 0.05,

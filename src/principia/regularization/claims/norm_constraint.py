@@ -38,7 +38,11 @@ Dim = Annotated[int, Range(2, 10)]
 Samples = Annotated[int, Range(150, 1000)]
 
 
-@claim(control={"onto": "sphere"}, source="by calculation; Bauschke and Combettes 2011, ch. 4")
+@claim(
+    control={"onto": "sphere"},
+    refutes=["no point of the ball is closer", "distances do not grow"],
+    source="by calculation; Bauschke and Combettes 2011, ch. 4",
+)
 def projection_is_nearest(
     seed: Seed, *, dim: Annotated[int, Range(1, 50)] = 3,
     radius: Annotated[float, Range(0.1, 10)] = 1.0,
@@ -79,7 +83,11 @@ def _distances(a: Tensor, b: Tensor) -> Tensor:
     return torch.cdist(a, b, compute_mode="donot_use_mm_for_euclid_dist").squeeze(-2)
 
 
-@claim(control={"steps": 10}, source="Karush 1939; Kuhn and Tucker 1951")
+@claim(
+    control={"steps": 10},
+    refutes=["inactive: conditions", "inactive: λ", "inactive: θ"],
+    source="Karush 1939; Kuhn and Tucker 1951",
+)
 def kkt_at_the_solution(
     seed: Seed, *, dim: Dim = 5, samples: Samples = 200,
     share: Annotated[float, Range(0.1, 0.9)] = 0.5,
@@ -112,7 +120,9 @@ def kkt_at_the_solution(
 
 
 @claim(
-    control={"form": "printed"}, source="Boyd and Vandenberghe 2004, ch. 5",
+    control={"form": "printed"},
+    refutes=["distance of the solutions", "multiplier"],
+    source="Boyd and Vandenberghe 2004, ch. 5",
     misprint=r"decay $\mu$ is equivalent to the constraint $\Vert\theta\Vert\le\mu$",
 )
 def penalty_matches_a_radius(
@@ -205,7 +215,11 @@ def half_in_the_expansion(
     )
 
 
-@claim(control={"over": "matrix"}, source="Hinton et al. 2012, app. A")
+@claim(
+    control={"over": "matrix"},
+    refutes=["rows within the bound are untouched", "others are cut to the bound"],
+    source="Hinton et al. 2012, app. A",
+)
 def max_norm_rows_hold(
     seed: Seed, *, bound: Annotated[float, Range(0.1, 10)] = 1.0,
     lr: Annotated[float, Range(0.1, 100)] = 10.0, steps: Annotated[int, Range(10, 300)] = 100,

@@ -44,7 +44,9 @@ CONTRACTS = "float64 rounding of steps that contract"
 
 
 @claim(
-    control={"form": "printed"}, source="Krogh and Hertz 1992; Goodfellow et al. 2016, eq. 7.5",
+    control={"form": "printed"},
+    refutes=["without a risk", "torch and formula"],
+    source="Krogh and Hertz 1992; Goodfellow et al. 2016, eq. 7.5",
     misprint=r"$\theta-\eta(\nabla\ell-\mu\theta)$, then $(1-\eta\mu)\theta-\nabla\ell$",
 )
 def sgd_decay_is_l2(
@@ -123,7 +125,11 @@ def _free_shares(model: nn.Module, strengths: Any, lr: float, steps: int) -> lis
     return [float((p * before).sum() / before.square().sum()) for p, before in pairs]
 
 
-@claim(control={"optimizer": "adam"}, source="Loshchilov and Hutter 2019, proposition 1 and 2")
+@claim(
+    control={"optimizer": "adam"},
+    refutes=["adam: one path"],
+    source="Loshchilov and Hutter 2019, proposition 1 and 2",
+)
 def adam_decay_is_not_l2(
     seed: Seed, *, lr: Annotated[float, Range(0.02, 0.5)] = 0.05,
     mu: Annotated[float, Range(0.1, 1)] = 0.2, steps: Annotated[int, Range(50, 400)] = 100,
@@ -152,7 +158,11 @@ def adam_decay_is_not_l2(
     })
 
 
-@claim(control={"largest": 2.1}, source="linear recursion; Goodfellow et al. 2016, sec. 7.1.1")
+@claim(
+    control={"largest": 2.1},
+    refutes=["contracts"],
+    source="linear recursion; Goodfellow et al. 2016, sec. 7.1.1",
+)
 def decay_stability(
     seed: Seed, *, largest: Annotated[float, Range(0.5, 2.1)] = 1.9, lr: Rate = 0.1,
     steps: Annotated[int, Range(1, 50)] = 10,
@@ -179,7 +189,11 @@ def decay_stability(
     })
 
 
-@claim(control={"share": "λ / (λ + 2μ)"}, source="Goodfellow et al. 2016, eq. 7.13")
+@claim(
+    control={"share": "λ / (λ + 2μ)"},
+    refutes=["coordinates", "logistic, first order"],
+    source="Goodfellow et al. 2016, eq. 7.13",
+)
 def l2_shrinks_by_eigenvalue(
     seed: Seed, *, dim: Annotated[int, Range(2, 30)] = 10,
     mu: Annotated[float, Range(0.05, 10)] = 0.5, problems: Annotated[int, Range(2, 50)] = 20,
@@ -305,7 +319,11 @@ def _posterior_mode(risk: LogisticRisk, taus: Tensor) -> Tensor:
     return theta
 
 
-@claim(control={"sigma": 0.0}, source="Krogh and Hertz 1992; Hoerl and Kennard 1970")
+@claim(
+    control={"sigma": 0.0},
+    refutes=["decay helps"],
+    source="Krogh and Hertz 1992; Hoerl and Kennard 1970",
+)
 def decay_suppresses_noise(
     seed: Seed, *, sigma: Annotated[float, Range(0, 5)] = 1.0,
     tau: Annotated[float, Range(0.2, 5)] = 1.0, samples: Annotated[int, Range(30, 200)] = 50,
@@ -344,7 +362,11 @@ def decay_suppresses_noise(
     })
 
 
-@claim(control={"alpha": 1.0}, source="Dinh et al. 2017, sec. 3; Neyshabur et al. 2015")
+@claim(
+    control={"alpha": 1.0},
+    refutes=["norm"],
+    source="Dinh et al. 2017, sec. 3; Neyshabur et al. 2015",
+)
 def norm_is_not_the_function(
     seed: Seed, *, alpha: Annotated[float, Range(1, 10_000)] = 100.0,
     width: Annotated[int, Range(5, 100)] = 20,
@@ -372,7 +394,7 @@ def norm_is_not_the_function(
     })
 
 
-@claim(control={"penalty": "l2"}, source="Tibshirani 1996, sec. 2.2")
+@claim(control={"penalty": "l2"}, refutes=["zeros", "values"], source="Tibshirani 1996, sec. 2.2")
 def l1_gives_exact_zeros(
     seed: Seed, *, lam: Annotated[float, Range(0.1, 2)] = 0.7,
     dim: Annotated[int, Range(5, 200)] = 30, penalty: Literal["l1", "l2"] = "l1",

@@ -28,7 +28,14 @@ Dim = Annotated[int, Range(2, 200)]
 Samples = Annotated[int, Range(10, 500)]
 
 
-@claim(control={"axis": "columns"}, source="Salimans and Kingma 2016, eq. 2; PyTorch")
+@claim(
+    control={"axis": "columns"},
+    refutes=[
+        "weights, linear", "gradient of γ, linear", "gradient of v, linear", "weights, convolution",
+        "gradient of γ, convolution", "gradient of v, convolution",
+    ],
+    source="Salimans and Kingma 2016, eq. 2; PyTorch",
+)
 def torch_is_the_formula(
     seed: Seed, *, units: Dim = 8, inputs: Dim = 20, samples: Samples = 32,
     axis: Literal["rows", "columns"] = "rows",
@@ -77,7 +84,11 @@ def _loss(outputs: Tensor) -> Tensor:
     return outputs.cos().sum()
 
 
-@claim(control={"projector": False}, source="Salimans and Kingma 2016, eqs. 3 and 4")
+@claim(
+    control={"projector": False},
+    refutes=["v, linear", "v, convolution"],
+    source="Salimans and Kingma 2016, eqs. 3 and 4",
+)
 def gradient_formulas(
     seed: Seed, *, units: Units = 8, inputs: Dim = 20, samples: Samples = 32,
     projector: bool = True,
@@ -103,7 +114,11 @@ def gradient_formulas(
     )
 
 
-@claim(control={"decay": 0.1}, source="Salimans and Kingma 2016, sec. 2.1")
+@claim(
+    control={"decay": 0.1},
+    refutes=["length", "never shorter"],
+    source="Salimans and Kingma 2016, sec. 2.1",
+)
 def gradient_is_orthogonal(
     seed: Seed, *, units: Units = 10, inputs: Dim = 20, lr: Annotated[float, Range(0.01, 2)] = 0.5,
     steps: Annotated[int, Range(10, 500)] = 100, decay: Annotated[float, Range(0, 0.5)] = 0.0,
@@ -248,7 +263,11 @@ def no_batch_coupling(
     return every({**parts, "workers": equal_to_rounding(shared, whole)})
 
 
-@claim(control={"batch": "another"}, source="Salimans and Kingma 2016, sec. 3")
+@claim(
+    control={"batch": "another"},
+    refutes=["variance", "mean"],
+    source="Salimans and Kingma 2016, sec. 3",
+)
 def data_dependent_start(
     seed: Seed, *, depth: Annotated[int, Range(1, 10)] = 5, width: Dim = 64, inputs: Dim = 20,
     samples: Samples = 100, batch: Literal["same", "another"] = "same",
