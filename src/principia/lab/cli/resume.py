@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 
 __all__ = ["need_same"]
 
-_USUAL = {"budget": "quick", "seed": 0, "device": "cpu"}  # what need not be said
 Flags = Mapping[str, Any]  # their values by their names; none, or an empty one, was not given
 
 
@@ -99,9 +98,10 @@ def _words(value: Any) -> str:
 def _new_run(config: "RunConfig", given: Flags) -> str:
     """Write the command of a new run: what this one was asked, with what is given now."""
     own = None if "data" in given else config.data  # another table has other columns
-    plain = {"budget": config.budget, "seed": config.seed, "device": config.device}
+    usual = type(config)(config.page, config.experiment)  # what need not be said
+    plain = {name: getattr(config, name) for name in ("budget", "seed", "device")}
     asked = {
-        **{name: value for name, value in plain.items() if value != _USUAL[name]},
+        **{name: value for name, value in plain.items() if value != getattr(usual, name)},
         "threads": config.threads, "data-dir": config.data_dir,
         **({"data": own.source, "target": own.target, "drop": own.drop} if own else {}),
         **{name: value for name, value in given.items() if name != "set"},

@@ -186,8 +186,9 @@ class RunFolder:
     @cached_property
     def config(self) -> RunConfig:
         """What the run was asked."""
+        record = self.record  # a file that cannot be read says so itself
         try:
-            return RunConfig.from_json(self.record["asked"])
+            return RunConfig.from_json(record["asked"])
         except (LookupError, TypeError, AttributeError) as error:
             reason = f": {error}" if isinstance(error, UsageError) else "."
             raise UsageError(
