@@ -37,25 +37,38 @@ def square(x):
 @pytest.mark.parametrize(
     ("old", "new", "claim"),
     [
-        ("inside - weight * at_x - (1 - weight) * at_y", "inside - at_x - at_y",
-         "preserving_operations"),
         ("at_x + (slopes * (y - x))", "at_x + (slopes * (x - y))", "strong_convexity"),
         ('"its Hessian"))[:, 0]', '"its Hessian"))[:, -1]', "strong_convexity"),
         ("    return _batched(member, middle)", "    return _batched(member, x)", "convex_set"),
         ("return values <= t + tol", "return values >= t - tol", "convex_function"),
         ("return quotients.min(), hess", "return quotients.max(), hess", "strong_convexity"),
-        ("size(y - x)).max()", "size(y - x)).mean()", "lipschitz_is_sup_slope"),
         ("    size = vmap(norm)\n", "    size = vmap(torch.linalg.vector_norm)\n",
          "lipschitz_is_sup_slope"),
-        ("large / small, math.inf)", "(large / small) ** 2, math.inf)", "condition_number"),
-        ("factor**powers / (1 - factor)", "factor**powers", "contraction"),
-        ("factor / (1 - factor) * sizes[-1] <= tol", "factor * sizes[-1] <= 1e6 * tol",
-         "contraction"),
-        ("f(z[:count]) - z[count:] @", "f(z[:count]) + z[count:] @", "lagrangian"),
     ],
 )
 def test_claims_catch_planted_bugs(old, new, claim):
     assert_caught(KEY, old, new, claim)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "claim", "parts"),
+    [
+        ("inside - weight * at_x - (1 - weight) * at_y", "inside - at_x - at_y",
+         "preserving_operations", ["−log-sum-exp is concave"]),
+        ("size(y - x)).max()", "size(y - x)).mean()", "lipschitz_is_sup_slope",
+         ["closer pairs", "x ↦ Wx in the 1-norm", "x ↦ Wx in the 2-norm", "x ↦ Wx in the inf-norm"]),
+        ("large / small, math.inf)", "(large / small) ** 2, math.inf)", "condition_number",
+         ["H, with other signs, H², L/μ"]),
+        ("factor**powers / (1 - factor)", "factor**powers", "contraction",
+         ["affine: its bounds", "cos: its bounds"]),
+        ("factor / (1 - factor) * sizes[-1] <= tol", "factor * sizes[-1] <= 1e6 * tol",
+         "contraction", ["affine: fixed_point", "cos: fixed_point"]),
+        ("f(z[:count]) - z[count:] @", "f(z[:count]) + z[count:] @", "lagrangian",
+         ["relative entropy: γ", "nearest point of a plane: γ", "lowest point of a sphere: γ"]),
+    ],
+)
+def test_parts_catch_planted_bugs(old, new, claim, parts):
+    assert_caught(KEY, old, new, claim, parts=parts)
 
 
 def test_testers_are_their_formulas_row_by_row():

@@ -32,24 +32,13 @@ def law_of(*shape, seed=0):
 @pytest.mark.parametrize(
     ("old", "new", "claim"),
     [
-        ("-squares / 2 - log_det -", "-squares / 2 + log_det -", "density"),
         ("columns = solve_triangular(L, columns, upper=False)", "columns = columns / 2", "density"),
-        ("columns, log_det = L.mT @ columns", "columns, log_det = L @ columns", "precision_form"),
-        ("movedim(-1, 0).reshape(shape)", "reshape(shape)", "maximum_likelihood"),
-        ("mean = torch.cholesky_solve(m[..., None]", "mean = torch.cholesky_solve(-m[..., None]",
-         "canonical_form"),
         ("return mvn.precision_matrix, solved", "return mvn.covariance_matrix, solved",
          "canonical_form"),
-        ("torch.cholesky_solve(mvn.mean[..., None]", "(lambda m, L: m)(mvn.mean[..., None]",
-         "affine_closure"),
         ("MultivariateNormal(mvn.mean[..., kept], cov)",
          "MultivariateNormal(mvn.mean[..., sorted(kept)], cov)", "conditioning"),
-        ("MultivariateNormal(mean, scale_tril=L[..., k:, k:]",
-         "MultivariateNormal(mean, cov[..., k:, k:]", "blocks"),
         ("...k->...r\", gain, offset)", "...k->...r\", gain, -offset)",
          "conditional_covariance_constant"),
-        ("order = seen + rest", "order = sorted(seen) + rest", "conditioning"),
-        ("centered.mT @ centered / n", "centered.mT @ centered / (n - 1)", "maximum_likelihood"),
         ("share * cov.trace() / size", "share * cov.trace()", "maximum_likelihood"),
         ("ledoit_wolf(X.detach().cpu().numpy())", "ledoit_wolf(X.detach().cpu().numpy(), "
          "assume_centered=True)", "maximum_likelihood"),
@@ -57,6 +46,31 @@ def law_of(*shape, seed=0):
 )
 def test_claims_catch_planted_bugs(old, new, claim):
     assert_caught(KEY, old, new, claim)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "claim", "parts"),
+    [
+        ("-squares / 2 - log_det -", "-squares / 2 + log_det -", "density",
+         ["from the Cholesky factor"]),
+        ("columns, log_det = L.mT @ columns", "columns, log_det = L @ columns", "precision_form",
+         ["log_normal"]),
+        ("movedim(-1, 0).reshape(shape)", "reshape(shape)", "maximum_likelihood",
+         ["likelihood of multiples"]),
+        ("mean = torch.cholesky_solve(m[..., None]", "mean = torch.cholesky_solve(-m[..., None]",
+         "canonical_form", ["to_canonical"]),
+        ("torch.cholesky_solve(mvn.mean[..., None]", "(lambda m, L: m)(mvn.mean[..., None]",
+         "affine_closure", ["log E exp(s'(AX + b))"]),
+        ("MultivariateNormal(mean, scale_tril=L[..., k:, k:]",
+         "MultivariateNormal(mean, cov[..., k:, k:]", "blocks", ["condition"]),
+        ("order = seen + rest", "order = sorted(seen) + rest", "conditioning",
+         ["slopes of a regression"]),
+        ("centered.mT @ centered / n", "centered.mT @ centered / (n - 1)", "maximum_likelihood",
+         ["shrinkage", "Ledoit and Wolf"]),
+    ],
+)
+def test_parts_catch_planted_bugs(old, new, claim, parts):
+    assert_caught(KEY, old, new, claim, parts=parts)
 
 
 @pytest.mark.parametrize("dim", [1, 2, 7, 30])

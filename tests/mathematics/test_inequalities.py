@@ -41,23 +41,36 @@ def normal(*shape, seed=0):
         ('"eps", eps, POSITIVE) ** 2\n\n\ndef cantelli', '"eps", eps, POSITIVE)\n\n\ndef cantelli',
          "chebyshev"),
         ("return variance / (variance + ", "return variance / (2 * variance + ", "cantelli"),
-        ("GRID, ZOOMS = 65, 6", "GRID, ZOOMS = 65, 2", "bounded_means"),
         ("log_mgf(t) - t * thresholds", "log_mgf(t) - 1.1 * t * thresholds", "bounded_means"),
         ("return (-2 * count *", "return (-2.5 * count *", "bounded_means"),
         ("return (-2 * count *", "return (-1 * count *", "bounded_means"),
         ("(deviation / width) ** 2", "deviation ** 2 / width", "bounded_means"),
-        ("most * deviation / 3", "most * deviation / 4", "bounded_means"),
         ("most * deviation / 3", "most * deviation / 2", "bounded_means"),
         ("(y * y).sum(dim=-1) - (x * y)", "(y * y).mean(dim=-1) - (x * y)", "cauchy_schwarz"),
-        ("- (x * y).sum(dim=-1) ** 2\n", "- (x * y).sum(dim=-1).abs()\n",
-         "cauchy_schwarz_equality"),
-        ("return (weights * values).sum(dim=-1) -", "return values.mean(dim=-1) -", "jensen"),
-        ("* x).sum(dim=axes - 1)", "* x).sum(dim=axes - 1) + 0.001", "jensen_gap"),
         ("* x).sum(dim=axes - 1)", "* x).mean(dim=axes - 1)", "jensen"),
     ],
 )
 def test_claims_catch_planted_bugs(old, new, claim):
     assert_caught(KEY, old, new, claim)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "claim", "parts"),
+    [
+        ("GRID, ZOOMS = 65, 6", "GRID, ZOOMS = 65, 2", "bounded_means",
+         ["Chernoff <= Hoeffding", "Chernoff's exponent is a divergence", "exponents of a coin over Hoeffding's, of a Poisson law over Bernstein's"]),
+        ("most * deviation / 3", "most * deviation / 4", "bounded_means",
+         ["Chernoff <= Bernstein"]),
+        ("- (x * y).sum(dim=-1) ** 2\n", "- (x * y).sum(dim=-1).abs()\n",
+         "cauchy_schwarz_equality", ["squared sine"]),
+        ("return (weights * values).sum(dim=-1) -", "return values.mean(dim=-1) -", "jensen",
+         ["sums, x²", "sums, exp", "sums, |x|", "sums, -log", "sums, logsumexp"]),
+        ("* x).sum(dim=axes - 1)", "* x).sum(dim=axes - 1) + 0.001", "jensen_gap",
+         ["mean of a lognormal law"]),
+    ],
+)
+def test_parts_catch_planted_bugs(old, new, claim, parts):
+    assert_caught(KEY, old, new, claim, parts=parts)
 
 
 def test_chernoff_is_what_scipy_minimizes_also_where_the_generating_function_ends():

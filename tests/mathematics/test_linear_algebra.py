@@ -42,30 +42,43 @@ def unchecked_shapes():
 @pytest.mark.parametrize(
     ("old", "new", "claim"),
     [
-        ("eigvalsh(A)[..., 0] >= -slack", "eigvalsh(A)[..., -1] >= -slack",
-         "psd_characterizations"),
-        ("raised = slack.clamp", "raised = 0 * slack.clamp", "psd_characterizations"),
         (").all(dim=-1)", ").any(dim=-1)", "sylvester_semidefinite"),
         ("itertools.combinations(range(n), k)", "[tuple(range(k))]", "sylvester_semidefinite"),
-        ("A[..., :k, :k] for k", "A[..., -k:, -k:] for k", "cholesky"),
-        ('return "PSD" if least >= -slack else "NSD"', 'return "PSD"', "psd_characterizations"),
-        ("values.clamp(min=0).sqrt()", "values.clamp(min=0)", "cholesky"),
-        ("for M in (A, A.mT))", "for M in (A, A.mT.abs()))", "spectral_norm"),
         ("(A.mT @ A).diagonal", "(A.mT @ A.abs()).diagonal", "frobenius"),
-        ("return parts.square().sum(dim=-1).sqrt()", "return parts.abs().sum(dim=-1)",
-         "frobenius"),
-        ("core = torch.eye(k).to(U) + C @ (V @ Y)", "core = torch.eye(k).to(U) + V @ Y",
-         "woodbury"),
         ("columns / diagonal[:, None]", "columns * diagonal[:, None]", "woodbury"),
-        ("gram = tall.mT @ tall + sigma2 *", "gram = tall.mT @ tall + sigma2**0.5 *",
-         "pseudoinverse_limits"),
         ('tall = W if side == "left" else W.mT', "tall = W", "pseudoinverse_limits"),
-        ("return torch.linalg.pinv(W)", "return W.mT", "one_sided_inverses"),
-        ("x.unflatten(-1, (n, q)) @", "x.unflatten(-1, (q, n)).mT @", "kronecker"),
     ],
 )
 def test_claims_catch_planted_bugs(old, new, claim):
     assert_caught(KEY, old, new, claim)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "claim", "parts"),
+    [
+        ("eigvalsh(A)[..., 0] >= -slack", "eigvalsh(A)[..., -1] >= -slack",
+         "psd_characterizations", ["eigenvalues"]),
+        ("raised = slack.clamp", "raised = 0 * slack.clamp", "psd_characterizations", ["A = LL'"]),
+        ("A[..., :k, :k] for k", "A[..., -k:, -k:] for k", "cholesky", ["roots of the pivots"]),
+        ('return "PSD" if least >= -slack else "NSD"', 'return "PSD"', "psd_characterizations",
+         ["names"]),
+        ("values.clamp(min=0).sqrt()", "values.clamp(min=0)", "cholesky",
+         ["singular, from eigenvectors"]),
+        ("for M in (A, A.mT))", "for M in (A, A.mT.abs()))", "spectral_norm", ["power iteration"]),
+        ("return parts.square().sum(dim=-1).sqrt()", "return parts.abs().sum(dim=-1)", "frobenius",
+         ["entries", "singular values"]),
+        ("core = torch.eye(k).to(U) + C @ (V @ Y)", "core = torch.eye(k).to(U) + V @ Y",
+         "woodbury", ["woodbury_solve, general A", "woodbury_solve, A = I", "a diagonal"]),
+        ("gram = tall.mT @ tall + sigma2 *", "gram = tall.mT @ tall + sigma2**0.5 *",
+         "pseudoinverse_limits", ["left, closed form", "right, closed form"]),
+        ("return torch.linalg.pinv(W)", "return W.mT", "one_sided_inverses",
+         ["right inverse is pinv", "left inverse is pinv"]),
+        ("x.unflatten(-1, (n, q)) @", "x.unflatten(-1, (q, n)).mT @", "kronecker",
+         ["kron_matvec"]),
+    ],
+)
+def test_parts_catch_planted_bugs(old, new, claim, parts):
+    assert_caught(KEY, old, new, claim, parts=parts)
 
 
 @pytest.mark.parametrize("method", METHODS)

@@ -45,7 +45,6 @@ def number(value):
     ("old", "new", "claim"),
     [
         ("self.count * count / total * torch.outer", "torch.outer", "streaming_moments"),
-        ("+ count / total * delta", "+ delta / 2", "streaming_moments"),
         ("rows = batch.detach().to(self._mean)", "rows = batch.detach()", "streaming_moments"),
         ("return self._add(len(batch), mean, centered.mT @ centered)", "return self._add("
          "len(batch), mean, rows.mT @ rows - len(batch) * torch.outer(mean, mean))",
@@ -53,22 +52,15 @@ def number(value):
         ("self._scatter / (self.count - ddof)", "self._scatter / self.count", "streaming_moments"),
         ("other.count, other._mean, other._scatter)", "other.count, other._mean, self._scatter)",
          "streaming_moments"),
-        ("self._scatter / (self.count - ddof)", "self._scatter / (self.count / 2)",
-         "variance_identity"),
         ("between = self.count", "between = -self.count", "covariance_psd"),
         ("return A @ cov @ A.mT", "return A.mT @ cov @ A", "affine_variance"),
         ("weights[..., None, :], cov)[..., 0, 0]", "weights[..., None, :].abs(), cov)[..., 0, 0]",
          "variance_of_a_sum"),
         ("law.total_count * _log_coin", "_log_coin", "mgf_closed_forms"),
         ("(law.scale * t) ** 2 / 2", "law.scale * t**2 / 2", "mgf_moments"),
-        ("law.scale_tril.mT @", "law.scale_tril @", "mgf_closed_forms"),
         ("law.rate * t.expm1()", "law.rate * t.exp()", "mgf_moments"),
-        ("probs.log() + t, (-probs).log1p()", "probs.log(), (-probs).log1p() + t",
-         "mgf_closed_forms"),
         ("(-safe / law.rate).log1p()", "(-safe * law.rate).log1p()", "gamma_mgf"),
-        ("torch.where(outside, math.inf,", "torch.where(outside, 0,", "gamma_mgf"),
         ("-law.concentration * (", "-2 * law.concentration * (", "mgf_uniqueness"),
-        ("- math.log(n)", "- math.log(n - 1)", "gamma_mgf"),
         ("spread / n**0.5", "spread / n", "gamma_mgf"),
         ("value = slopes[axis]", "value = slopes[0]", "mgf_moments"),
         ("for _ in range(order):", "for _ in range(min(order, 3)):", "mgf_moments"),
@@ -76,6 +68,25 @@ def number(value):
 )
 def test_claims_catch_planted_bugs(old, new, claim):
     assert_caught(KEY, old, new, claim)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "claim", "parts"),
+    [
+        ("+ count / total * delta", "+ delta / 2", "streaming_moments",
+         ["mean", "covariance", "covariance of float32 rows"]),
+        ("self._scatter / (self.count - ddof)", "self._scatter / (self.count / 2)",
+         "variance_identity", ["draws"]),
+        ("law.scale_tril.mT @", "law.scale_tril @", "mgf_closed_forms", ["two normal variables"]),
+        ("probs.log() + t, (-probs).log1p()", "probs.log(), (-probs).log1p() + t",
+         "mgf_closed_forms", ["Bernoulli", "binomial"]),
+        ("torch.where(outside, math.inf,", "torch.where(outside, 0,", "gamma_mgf",
+         ["from 1/β on"]),
+        ("- math.log(n)", "- math.log(n - 1)", "gamma_mgf", ["ten draws"]),
+    ],
+)
+def test_parts_catch_planted_bugs(old, new, claim, parts):
+    assert_caught(KEY, old, new, claim, parts=parts)
 
 
 @pytest.mark.parametrize("kind", [torch.float16, torch.float32, torch.float64, torch.int64])

@@ -39,7 +39,6 @@ def normal(*shape, seed=0):
     ("old", "new", "claim"),
     [
         ("torch.as_tensor(weights / 2)", "torch.as_tensor(weights)", "line_integral"),
-        ("one.detach() / math.factorial(k)", "one.detach() / max(k, 1)", "taylor_coefficients"),
         ('"x", x) - self.a', '"x", x)', "taylor_coefficients"),
         ("self.coefficients.flip(0)", "self.coefficients", "taylor_coefficients"),
         ("TaylorPolynomial(taylor_coefficients(f, a, m), a)(x)",
@@ -48,14 +47,10 @@ def normal(*shape, seed=0):
         ("(2 * eps if method", "(eps if method", "finite_difference_orders"),
         ('-eps if method == "central" else 0.0', "-eps", "finite_difference_orders"),
         ("(places == place).to(flat)", "(places == place)", "finite_difference_floor"),
-        ("(1 / 2 if method", "(1 / 5 if method", "finite_difference_floor"),
         ("float((exact - measured).abs()", "float((exact + measured).abs()",
          "finite_difference_floor"),
-        (".sum(dim=-1) / 2", ".sum(dim=-1)", "second_order_model"),
         ("(d * products.view(d.shape))", "(d * d)", "second_order_model"),
         ("_factor(H, damping)", "_factor(H, 0.0)", "newton_on_quadratic"),
-        ("H - 2 * eigenvalues[0] * eye", "H - 3 * eigenvalues[0] * eye", "newton_on_quadratic"),
-        ("            return length\n", "            return length / 2\n", "newton_on_quadratic"),
         ("g, H = gradient(x).detach(), hessian(x).detach()",
          "g, H = gradient(x).detach(), hessian(x0).detach()", "newton_quadratic_convergence"),
         ("step = -torch.cholesky_solve(g[:, None], _factor(H, damping))[:, 0]",
@@ -64,6 +59,24 @@ def normal(*shape, seed=0):
 )
 def test_claims_catch_planted_bugs(old, new, claim):
     assert_caught(KEY, old, new, claim)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "claim", "parts"),
+    [
+        ("one.detach() / math.factorial(k)", "one.detach() / max(k, 1)", "taylor_coefficients",
+         ["sin: coefficients", "exp: coefficients", "log(1+x): coefficients", "1/(1-x): coefficients"]),
+        ("(1 / 2 if method", "(1 / 5 if method", "finite_difference_floor",
+         ["forward: distance to the best step"]),
+        (".sum(dim=-1) / 2", ".sum(dim=-1)", "second_order_model", ["log-sum-exp"]),
+        ("H - 2 * eigenvalues[0] * eye", "H - 3 * eigenvalues[0] * eye", "newton_on_quadratic",
+         ["indefinite"]),
+        ("            return length\n", "            return length / 2\n", "newton_on_quadratic",
+         ["with line search", "damped"]),
+    ],
+)
+def test_parts_catch_planted_bugs(old, new, claim, parts):
+    assert_caught(KEY, old, new, claim, parts=parts)
 
 
 @pytest.mark.parametrize("f", [torch.tanh, lambda x: (x.sin().exp() * x).sigmoid(), torch.erf])

@@ -44,7 +44,11 @@ Pairs = Annotated[int, Range(1000, 200_000)]
 STEPS = (0, 1, 2, 5, 10, 20, 50, 100, 200, 400, 800)  # of a descent that are drawn, and the last
 
 
-@claim(control={"region": "annulus"}, source="Boyd and Vandenberghe 2004, sec. 2.1 and 2.2")
+@claim(
+    control={"region": "annulus"},
+    refutes=["annulus"],
+    source="Boyd and Vandenberghe 2004, sec. 2.1 and 2.2",
+)
 def convex_set(
     seed: Seed, *, pairs: Pairs = 100_000, dim: Annotated[int, Range(2, 5)] = 2,
     region: Literal["ball", "polytope", "PSD cone", "annulus"] = "ball",
@@ -164,7 +168,9 @@ def strict_inequality(
 
 
 @claim(
-    control={"says": "exactly one"}, source="Boyd and Vandenberghe 2004, sec. 4.2",
+    control={"says": "exactly one"},
+    refutes=["minimizers"],
+    source="Boyd and Vandenberghe 2004, sec. 4.2",
     misprint="strict convexity guarantees a unique global minimum",
 )
 def at_most_one_minimizer(
@@ -205,7 +211,9 @@ def at_most_one_minimizer(
 
 
 @claim(
-    control={"outer": "tanh"}, source="Boyd and Vandenberghe 2004, sec. 3.2",
+    control={"outer": "tanh"},
+    refutes=["h of f"],
+    source="Boyd and Vandenberghe 2004, sec. 3.2",
     misprint=r"$h\circ f$ is convex for convex $f$ and any non-decreasing $h$",
 )
 def preserving_operations(
@@ -266,7 +274,11 @@ def strong_convexity_claim(
     })
 
 
-@claim(control={"plus": "x^2"}, source="Nesterov 2018, sec. 2.1.3")
+@claim(
+    control={"plus": "x^2"},
+    refutes=["order", "no μ is left", "curvature at ±r"],
+    source="Nesterov 2018, sec. 2.1.3",
+)
 def strict_not_strong(
     seed: Seed, *, power: Literal[4, 6, 8] = 4,
     widest: Annotated[float, Range(0.1, 1)] = 0.3, plus: Literal["nothing", "x^2"] = "nothing",
@@ -296,7 +308,11 @@ def strict_not_strong(
     })
 
 
-@claim(control={"constant": "one for all b"}, source="Rockafellar 1970; mean value theorem")
+@claim(
+    control={"constant": "one for all b"},
+    refutes=["e^x up to b"],
+    source="Rockafellar 1970; mean value theorem",
+)
 def lipschitz_is_sup_slope(
     seed: Seed, *, pairs: Annotated[int, Range(100, 20_000)] = 2000,
     highest: Annotated[float, Range(1, 20)] = 4.0, dim: Dim = 4,
@@ -331,7 +347,11 @@ def lipschitz_is_sup_slope(
     })
 
 
-@claim(control={"factor": 1.05}, source="Banach 1922, th. 6")
+@claim(
+    control={"factor": 1.05},
+    refutes=["affine: no farther than at first", "affine: bound"],
+    source="Banach 1922, th. 6",
+)
 def contraction(
     seed: Seed, *, factor: Annotated[float, Range(0.1, 1.05)] = 0.8, dim: Dim = 3,
     starts: Annotated[int, Range(1, 200)] = 20, steps: Annotated[int, Range(5, 500)] = 60,
@@ -370,7 +390,11 @@ def contraction(
     return every(parts)
 
 
-@claim(control={"scaling": "D H D"}, source="Boyd and Vandenberghe 2004, sec. 9.1.2")
+@claim(
+    control={"scaling": "D H D"},
+    refutes=["rescaled"],
+    source="Boyd and Vandenberghe 2004, sec. 9.1.2",
+)
 def condition_number_claim(
     seed: Seed, *, dim: Dim = 5, condition: Annotated[float, Range(2, 1000)] = 50.0,
     scaling: Literal["c H", "D H D"] = "c H",
@@ -409,7 +433,14 @@ def condition_number_claim(
     })
 
 
-@claim(control={"form": "f + γ(g − c)"}, source="Boyd and Vandenberghe 2004, sec. 5.5.3 and 5.6.3")
+@claim(
+    control={"form": "f + γ(g − c)"},
+    refutes=[
+        "relative entropy: γ = df*/dc", "nearest point of a plane: γ = df*/dc",
+        "lowest point of a sphere: γ = df*/dc",
+    ],
+    source="Boyd and Vandenberghe 2004, sec. 5.5.3 and 5.6.3",
+)
 def lagrangian(
     seed: Seed, *, dim: Dim = 4, c: Annotated[float, Range(0.5, 4)] = 2.0,
     form: Literal["f − γ(g − c)", "f + γ(g − c)"] = "f − γ(g − c)",

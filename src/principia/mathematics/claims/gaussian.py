@@ -39,7 +39,11 @@ Dim = Annotated[int, Range(1, 40)]
 Correlation = Annotated[float, Range(-0.95, 0.95)]
 
 
-@claim(control={"determinant": "dropped"}, source="Anderson 2003, sec. 2.3")
+@claim(
+    control={"determinant": "dropped"},
+    refutes=["integral", "log_prob"],
+    source="Anderson 2003, sec. 2.3",
+)
 def density(
     seed: Seed, *, largest: Dim = 20, correlation: Correlation = 0.6,
     determinant: Literal["kept", "dropped"] = "kept",
@@ -97,7 +101,11 @@ def _plane(rng: torch.Generator, correlation: float) -> tuple[MultivariateNormal
     return law, grid, float(scales.prod()) * 0.1**2
 
 
-@claim(control={"sign": "+"}, source="Rasmussen and Williams 2006, app. A")
+@claim(
+    control={"sign": "+"},
+    refutes=["integral over a box", "formula"],
+    source="Rasmussen and Williams 2006, app. A",
+)
 def precision_form(
     seed: Seed, *, dim: Dim = 6, correlation: Correlation = 0.6,
     sign: Literal["-", "+"] = "-",
@@ -130,7 +138,11 @@ def precision_form(
     })
 
 
-@claim(control={"mean": "m"}, source="Lauritzen 1996, app. C")
+@claim(
+    control={"mean": "m"},
+    refutes=["spread of the difference", "the constant"],
+    source="Lauritzen 1996, app. C",
+)
 def canonical_form(
     seed: Seed, *, dim: Dim = 5, points: Annotated[int, Range(10, 5000)] = 1000,
     mean: Literal["Q⁻¹m", "m"] = "Q⁻¹m",
@@ -161,7 +173,11 @@ def canonical_form(
     })
 
 
-@claim(control={"divisor": "n - 1"}, source="Anderson 2003, thm. 3.2.1")
+@claim(
+    control={"divisor": "n - 1"},
+    refutes=["gradient", "scikit-learn's covariance"],
+    source="Anderson 2003, thm. 3.2.1",
+)
 def maximum_likelihood(
     seed: Seed, *, samples: Annotated[int, Range(20, 1000)] = 60,
     dim: Annotated[int, Range(1, 15)] = 5, shrinkage: Annotated[float, Range(0, 1)] = 0.3,
@@ -201,7 +217,11 @@ def maximum_likelihood(
     })
 
 
-@claim(control={"covariance": "Σ22 + Σ21 Σ11⁻¹ Σ12"}, source="Anderson 2003, thm. 2.5.1")
+@claim(
+    control={"covariance": "Σ22 + Σ21 Σ11⁻¹ Σ12"},
+    refutes=["log p(a) + log p(b | a)"],
+    source="Anderson 2003, thm. 2.5.1",
+)
 def conditioning(
     seed: Seed, *, dim: Annotated[int, Range(2, 20)] = 8,
     splits: Annotated[int, Range(1, 50)] = 10,
@@ -283,7 +303,9 @@ def conditional_covariance_constant(
 
 
 @claim(
-    control={"positive": "cross blocks too"}, source="Zhang 2005, thm. 1.12",
+    control={"positive": "cross blocks too"},
+    refutes=["least eigenvalues"],
+    source="Zhang 2005, thm. 1.12",
     misprint=r"$\Sigma_{12}$ and $\Sigma_{21}$ positive semidefinite, like the diagonal blocks",
 )
 def blocks(
@@ -324,7 +346,11 @@ def blocks(
     })
 
 
-@claim(control={"law": "uniform"}, source="Anderson 2003, thm. 2.4.4")
+@claim(
+    control={"law": "uniform"},
+    refutes=["distance of the distribution functions"],
+    source="Anderson 2003, thm. 2.4.4",
+)
 def affine_closure(
     seed: Seed, *, dim: Annotated[int, Range(1, 8)] = 3,
     outputs: Annotated[int, Range(1, 8)] = 2,

@@ -17,7 +17,11 @@ Sides = Annotated[int, Range(3, 12)]
 EXACT = "a theorem about whole numbers: no slack"
 
 
-@claim(control={"operation": "subtraction"}, source="Cayley 1854")
+@claim(
+    control={"operation": "subtraction"},
+    refutes=["numbers: associativity", "numbers: identity", "numbers: inverse"],
+    source="Cayley 1854",
+)
 def axioms(
     seed: Seed, *, n: Numbers = 12, sides: Sides = 4,
     operation: Literal["addition", "subtraction"] = "addition",
@@ -82,7 +86,11 @@ def _all_cases(table: Tensor) -> dict[str, Tensor]:
     }
 
 
-@claim(control={"operation": "the second"}, source="Cayley 1854")
+@claim(
+    control={"operation": "the second"},
+    refutes=["numbers: identities", "numbers: inverses"],
+    source="Cayley 1854",
+)
 def unique_identity_and_inverse(
     seed: Seed, *, n: Numbers = 12, sides: Sides = 4,
     operation: Literal["addition", "the second"] = "addition",
@@ -137,7 +145,7 @@ def abelian(
     )
 
 
-@claim(control={"operation": "multiplication"}, source="Cayley 1854")
+@claim(control={"operation": "multiplication"}, refutes=["numbers"], source="Cayley 1854")
 def latin_square(
     seed: Seed, *, n: Numbers = 6, sides: Sides = 4,
     operation: Literal["addition", "multiplication"] = "addition",
@@ -152,7 +160,11 @@ def latin_square(
     return every(parts).drawn(*drawn, x="element a", y="different products")
 
 
-@claim(control={"subsets": "random"}, source="Lagrange 1771, in Roth 2001")
+@claim(
+    control={"subsets": "random"},
+    refutes=["remainder", "order times index"],
+    source="Lagrange 1771, in Roth 2001",
+)
 def lagrange(
     seed: Seed, *, points: Annotated[int, Range(3, 5)] = 4,
     subsets: Literal["subgroups", "random"] = "subgroups",
@@ -177,7 +189,11 @@ def lagrange(
     )
 
 
-@claim(control={"action": "right"}, source="Serre 1977, sec. 1.2")
+@claim(
+    control={"action": "right"},
+    refutes=["D: products", "S: products"],
+    source="Serre 1977, sec. 1.2",
+)
 def regular_representation(
     seed: Seed, *, sides: Sides = 4, points: Annotated[int, Range(3, 4)] = 3,
     action: Literal["left", "right"] = "left",

@@ -225,7 +225,7 @@ def _weights(rng: torch.Generator, *shape: int) -> Tensor:
     return draws / draws.sum(dim=-1, keepdim=True)
 
 
-@claim(control={"tilt": 30.0}, source="Lagrange 1773; Steele 2004, chap. 3")
+@claim(control={"tilt": 30.0}, refutes=["parallel"], source="Lagrange 1773; Steele 2004, chap. 3")
 def cauchy_schwarz_equality(
     seed: Seed, *, dim: Annotated[int, Range(2, 200)] = 8,
     angles: Annotated[int, Range(10, 1000)] = 91, tilt: Annotated[float, Range(0, 90)] = 0.0,
@@ -288,7 +288,11 @@ def jensen(
     return every(parts)
 
 
-@claim(control={"shrinks": False}, source="Taylor's formula, second order")
+@claim(
+    control={"shrinks": False},
+    refutes=["order of the error", "ratio"],
+    source="Taylor's formula, second order",
+)
 def jensen_gap_claim(
     seed: Seed, *, mu: Annotated[float, Range(-3, 3)] = 0.5,
     largest: Annotated[float, Range(0.1, 0.4)] = 0.3, shrinks: bool = True,
@@ -354,7 +358,11 @@ def cantelli(
     })
 
 
-@claim(control={"copies": True}, source="Chernoff 1952; Bennett 1962; Hoeffding 1963")
+@claim(
+    control={"copies": True},
+    refutes=["tail <= Chernoff"],
+    source="Chernoff 1952; Bennett 1962; Hoeffding 1963",
+)
 def bounded_means(
     seed: Seed, *, n: Annotated[int, Range(5, 500)] = 60,
     p: Annotated[float, Range(0.01, 0.9)] = 0.1, laws: Annotated[int, Range(1, 100)] = 20,

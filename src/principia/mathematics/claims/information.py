@@ -45,7 +45,7 @@ SUMMED = 1e-14  # rounding of a divergence: of its two halves, each a few nats
 THEOREM = "a theorem: 1e-12 for rounding only"
 
 
-@claim(control={"normalized": False}, source="Cover and Thomas 2006, th. 2.6.4")
+@claim(control={"normalized": False}, refutes=["draws"], source="Cover and Thomas 2006, th. 2.6.4")
 def entropy_bounds(
     seed: Seed, *, outcomes: Outcomes = 8, concentration: Concentration = 0.7,
     normalized: bool = True,
@@ -87,7 +87,11 @@ def _even(outcomes: int) -> Tensor:
     return torch.full((outcomes,), 1 / outcomes, dtype=torch.float64)
 
 
-@claim(control={"divergence": "KL(q, p)"}, source="Cover and Thomas 2006, th. 5.4.3")
+@claim(
+    control={"divergence": "KL(q, p)"},
+    refutes=["two outcomes", "draws"],
+    source="Cover and Thomas 2006, th. 5.4.3",
+)
 def cross_entropy_splits(
     seed: Seed, *, outcomes: Outcomes = 8, p_1: Annotated[float, Range(0.01, 0.99)] = 0.2,
     divergence: Literal["KL(p, q)", "KL(q, p)"] = "KL(p, q)",
@@ -164,7 +168,7 @@ def _descend(loss: Callable[[Tensor], Tensor], outcomes: int) -> Tensor:
     return logits.softmax(dim=-1).detach()
 
 
-@claim(control={"mass": 2.0}, source="Kullback and Leibler 1951, sec. 3")
+@claim(control={"mass": 2.0}, refutes=["draws"], source="Kullback and Leibler 1951, sec. 3")
 def kl_nonnegative(
     seed: Seed, *, outcomes: Outcomes = 8, concentration: Concentration = 1.0,
     p_1: Annotated[float, Range(0.05, 0.95)] = 0.3, mass: Annotated[float, Range(1, 4)] = 1.0,
@@ -206,7 +210,9 @@ def _pairs(seed: Seed, draws: int, outcomes: int, concentration: float) -> tuple
 
 
 @claim(
-    control={"product": "samples"}, source="Kullback and Leibler 1951",
+    control={"product": "samples"},
+    refutes=["log of the product", "minimizers"],
+    source="Kullback and Leibler 1951",
     misprint=r"$\prod_{i=1}^nq_i^{np_i}$: n for the samples and for the outcomes",
 )
 def maximum_likelihood_is_cross_entropy(
@@ -242,7 +248,9 @@ def maximum_likelihood_is_cross_entropy(
 
 
 @claim(
-    control={"maximum": "log n"}, source="Lin 1991",
+    control={"maximum": "log n"},
+    refutes=["disjoint supports"],
+    source="Lin 1991",
     misprint=r"the range $[0,\log n]$; it is $[0,\log2]$ for every n",
 )
 def jsd_bounded(
@@ -278,7 +286,7 @@ def jsd_bounded(
     })
 
 
-@claim(control={"factor": 1.0}, source="Cover and Thomas 2006, sec. 11.6")
+@claim(control={"factor": 1.0}, refutes=["formula"], source="Cover and Thomas 2006, sec. 11.6")
 def total_variation_claim(
     seed: Seed, *, outcomes: Annotated[int, Range(2, 12)] = 8,
     concentration: Concentration = 1.0, factor: Annotated[float, Range(0.1, 2)] = 0.5,
@@ -331,7 +339,11 @@ def pinsker(
     })
 
 
-@claim(control={"posteriors": "at worst"}, source="Pinsker and Jensen, by the chain rule")
+@claim(
+    control={"posteriors": "at worst"},
+    refutes=["posteriors"],
+    source="Pinsker and Jensen, by the chain rule",
+)
 def posterior_total_variation(
     seed: Seed, *, inputs: Annotated[int, Range(2, 20)] = 8,
     labels: Annotated[int, Range(2, 10)] = 3,
@@ -364,7 +376,11 @@ def posterior_total_variation(
     })
 
 
-@claim(control={"posterior": "0.9 / 0.1"}, source="by construction, sharp up to a constant")
+@claim(
+    control={"posterior": "0.9 / 0.1"},
+    refutes=["divergence", "average total variation"],
+    source="by construction, sharp up to a constant",
+)
 def good_density_poor_classifier(
     seed: Seed, *, eps: Annotated[float, Range(1e-6, 0.3)] = 0.01,
     inputs: Annotated[int, Range(2, 50)] = 12,
@@ -394,7 +410,11 @@ def good_density_poor_classifier(
     })
 
 
-@claim(control={"coupling": 0.3}, source="Cover and Thomas 2006, ch. 2; Paninski 2003")
+@claim(
+    control={"coupling": 0.3},
+    refutes=["independent table", "mean of the plug-in estimate", "mean of the corrected estimate"],
+    source="Cover and Thomas 2006, ch. 2; Paninski 2003",
+)
 def mutual_information_zero(
     seed: Seed, *, rows: Annotated[int, Range(2, 5)] = 4, columns: Annotated[int, Range(2, 5)] = 5,
     samples: Annotated[int, Range(500, 4000)] = 1000,

@@ -183,7 +183,11 @@ def kernel_gram_psd(
     return every(parts)
 
 
-@claim(control={"kind": "indefinite"}, source="Horn and Johnson 2013, cor. 7.2.9")
+@claim(
+    control={"kind": "indefinite"},
+    refutes=["no factor", "LL' = A"],
+    source="Horn and Johnson 2013, cor. 7.2.9",
+)
 def cholesky(
     seed: Seed, *, matrices: Draws = 100, dim: Annotated[int, Range(2, 30)] = 10,
     kind: Literal["PD", "indefinite"] = "PD",
@@ -219,7 +223,7 @@ def cholesky(
     })
 
 
-@claim(control={"order": "ACB"}, source="Horn and Johnson 2013, ch. 1")
+@claim(control={"order": "ACB"}, refutes=["cyclic"], source="Horn and Johnson 2013, ch. 1")
 def trace_rules(
     seed: Seed, *, matrices: Draws = 100, dim: Annotated[int, Range(2, 40)] = 6,
     order: Literal["CAB", "ACB"] = "CAB",
@@ -245,7 +249,7 @@ def _titled(evidence: Evidence, x: str, y: str) -> Evidence:
     return evidence.drawn(*evidence.plot.series, x=x, y=y) if evidence.plot else evidence
 
 
-@claim(control={"Q": "Gaussian"}, source="Horn and Johnson 2013, sec. 5.6")
+@claim(control={"Q": "Gaussian"}, refutes=["‖QA‖"], source="Horn and Johnson 2013, sec. 5.6")
 def frobenius(
     seed: Seed, *, matrices: Draws = 100, rows: Annotated[int, Range(2, 40)] = 8,
     columns: Annotated[int, Range(1, 40)] = 5,
@@ -264,7 +268,11 @@ def frobenius(
     })
 
 
-@claim(control={"norm": "largest entry"}, source="Horn and Johnson 2013, sec. 5.6")
+@claim(
+    control={"norm": "largest entry"},
+    refutes=["‖AB‖ ≤ ‖A‖‖B‖"],
+    source="Horn and Johnson 2013, sec. 5.6",
+)
 def spectral_norm_claim(
     seed: Seed, *, rows: Annotated[int, Range(2, 100)] = 30,
     columns: Annotated[int, Range(2, 100)] = 20, ratio: Annotated[float, Range(0, 0.9)] = 0.8,
@@ -315,7 +323,7 @@ def _with_values(rng: torch.Generator, m: int, n: int, values: Tensor) -> Tensor
     return (U * values.double()) @ V.mT
 
 
-@claim(control={"inner": "C"}, source="Woodbury 1950; Hager 1989")
+@claim(control={"inner": "C"}, refutes=["general A", "A = I"], source="Woodbury 1950; Hager 1989")
 def woodbury(
     seed: Seed, *, n: Annotated[int, Range(60, 400)] = 200, k: Annotated[int, Range(1, 50)] = 5,
     inner: Literal["inverse of C", "C"] = "inverse of C",
@@ -341,7 +349,11 @@ def woodbury(
     return every(parts)
 
 
-@claim(control={"form": "(I + BA)^-1 A"}, source="Henderson and Searle 1981, sec. 1")
+@claim(
+    control={"form": "(I + BA)^-1 A"},
+    refutes=["push through"],
+    source="Henderson and Searle 1981, sec. 1",
+)
 def push_through(
     seed: Seed, *, rows: Annotated[int, Range(2, 100)] = 12,
     columns: Annotated[int, Range(1, 100)] = 5,
@@ -366,7 +378,11 @@ def push_through(
     })
 
 
-@claim(control={"sigma2": 1.0}, source="Albert 1972, thm. 3.4; Penrose 1955")
+@claim(
+    control={"sigma2": 1.0},
+    refutes=["left", "right"],
+    source="Albert 1972, thm. 3.4; Penrose 1955",
+)
 def pseudoinverse_limits(
     seed: Seed, *, rows: Annotated[int, Range(10, 80)] = 12,
     columns: Annotated[int, Range(10, 80)] = 20, rank: Annotated[int, Range(1, 10)] = 6,
@@ -392,7 +408,9 @@ def pseudoinverse_limits(
 
 
 @claim(
-    control={"wide_product": "pinv(W) W"}, source="Penrose 1955",
+    control={"wide_product": "pinv(W) W"},
+    refutes=["wide"],
+    source="Penrose 1955",
     misprint=r"names swapped: the left inverse is the one with $WW^+=I$",
 )
 def one_sided_inverses(
@@ -417,7 +435,7 @@ def one_sided_inverses(
     })
 
 
-@claim(control={"vec": "column-major"}, source="Van Loan 2000, sec. 2")
+@claim(control={"vec": "column-major"}, refutes=["vec"], source="Van Loan 2000, sec. 2")
 def kronecker(
     seed: Seed, *, rows: Annotated[int, Range(2, 15)] = 4,
     columns: Annotated[int, Range(2, 15)] = 3,

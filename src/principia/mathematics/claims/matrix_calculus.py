@@ -54,7 +54,12 @@ MISREAD: Mapping[str, Rule] = {  # in none of them a shape betrays the error
 
 
 @claim(
-    control={"shape": "n x m"}, source="Magnus and Neudecker 2019, ch. 5; Parr and Howard 2018",
+    control={"shape": "n x m"},
+    refutes=[
+        "3 to 5", "3 to 5, denominator", "3 to 5, denominator", "5 to 3", "5 to 3, denominator",
+        "5 to 3, denominator",
+    ],
+    source="Magnus and Neudecker 2019, ch. 5; Parr and Howard 2018",
     misprint=r"numerator layout with $\partial f/\partial g\in\mathbb R^{n\times m}$",
 )
 def layouts(
@@ -154,7 +159,9 @@ def _drawn(rule: Rule, sizes: Mapping[str, int], rng: torch.Generator) -> list[A
 
 
 @claim(
-    control={"jacobians": "plain"}, source="Magnus and Neudecker 2019, ch. 5",
+    control={"jacobians": "plain"},
+    refutes=["numerator layout"],
+    source="Magnus and Neudecker 2019, ch. 5",
     misprint=r"$J_fAg+J_gA^\top f$ beside rules in numerator layout",
 )
 def inner_product_rule(
@@ -193,7 +200,11 @@ def matrix_rules(
     return _rules_hold(seed, MATRIX_RULES, rule, dim, draws)
 
 
-@claim(control={"skew": 0.5}, source="Petersen and Pedersen 2012, sec. 2.1 and 2.2")
+@claim(
+    control={"skew": 0.5},
+    refutes=["trace, symmetric X and S", "log determinant, symmetric X"],
+    source="Petersen and Pedersen 2012, sec. 2.1 and 2.2",
+)
 def inverse_and_logdet(
     seed: Seed, *, dim: Annotated[int, Range(2, 30)] = 4,
     skew: Annotated[float, Range(0, 1)] = 0.0,
@@ -255,7 +266,11 @@ def max_gradient(
     )
 
 
-@claim(control={"factor": "A2' ⊗ A1"}, source="Magnus and Neudecker 2019, ch. 2, row by row")
+@claim(
+    control={"factor": "A2' ⊗ A1"},
+    refutes=["row-major"],
+    source="Magnus and Neudecker 2019, ch. 2, row by row",
+)
 def kronecker_derivative(
     seed: Seed, *, dim: Annotated[int, Range(2, 8)] = 3,
     factor: Literal["A1 ⊗ A2'", "A2' ⊗ A1"] = "A1 ⊗ A2'",
@@ -280,7 +295,11 @@ def kronecker_derivative(
     })
 
 
-@claim(control={"order": "reversed"}, source="Kolda and Bader 2009, Tensor decompositions, sec. 2")
+@claim(
+    control={"order": "reversed"},
+    refutes=["reshaped"],
+    source="Kolda and Bader 2009, Tensor decompositions, sec. 2",
+)
 def contraction_is_matmul(
     seed: Seed, *, rank: Annotated[int, Range(3, 5)] = 5, size: Annotated[int, Range(2, 6)] = 3,
     order: Literal["the same", "reversed"] = "the same",
@@ -330,7 +349,11 @@ def tensor_chain_rule(
     return _compared(tensor_chain(outer, jacobian(middle, W)), exact, "contraction")
 
 
-@claim(control={"slope": 1.2}, source="Rockafellar 1970, sec. 23")
+@claim(
+    control={"slope": 1.2},
+    refutes=["the slope passes for |x|"],
+    source="Rockafellar 1970, sec. 23",
+)
 def subdifferential(
     seed: Seed, *, active: Annotated[int, Range(2, 20)] = 3,
     slope: Annotated[float, Range(-2, 2)] = 1.0,
@@ -371,7 +394,11 @@ def subdifferential(
     )
 
 
-@claim(control={"schedule": "constant"}, source="Shor 1985, ch. 2")
+@claim(
+    control={"schedule": "constant"},
+    refutes=["log-log slopes from step 100"],
+    source="Shor 1985, ch. 2",
+)
 def subgradient_method_claim(
     seed: Seed, *, dim: Annotated[int, Range(1, 50)] = 10,
     lr: Annotated[float, Range(0.1, 1)] = 0.5,

@@ -45,7 +45,11 @@ QUADRATURE = "quadrature, asked for ten digits"
 ONE = torch.ones((), dtype=torch.float64)
 
 
-@claim(control={"subtracted": "E|X|²"}, source="by linearity of the expectation")
+@claim(
+    control={"subtracted": "E|X|²"},
+    refutes=["E[X²] minus the square"],
+    source="by linearity of the expectation",
+)
 def variance_identity(
     seed: Seed, *, mean: Annotated[float, Range(-2, 2)] = 0.0,
     size: Annotated[float, Range(0.5, 3)] = 1.0, samples: Samples = 100_000,
@@ -96,7 +100,12 @@ def _covariances(x: Tensor, a: Any, b: Any) -> tuple[Tensor, Tensor]:
     return moments.cov()[a, b], (centered[:, a] * centered[:, b]).std(dim=0) / len(x) ** 0.5
 
 
-@claim(control={"formula": "E[x²] - E[x]²"}, source="Chan, Golub and LeVeque 1983", headline=True)
+@claim(
+    control={"formula": "E[x²] - E[x]²"},
+    refutes=["relative error of the variance"],
+    source="Chan, Golub and LeVeque 1983",
+    headline=True,
+)
 def streaming_moments(
     seed: Seed, *, rows: Annotated[int, Range(1000, 200_000)] = 100_000,
     batches: Annotated[int, Range(2, 200)] = 37, offset: Annotated[float, Range(10, 1e8)] = 1e8,
@@ -214,7 +223,11 @@ def uncorrelated_not_independent(
     })
 
 
-@claim(control={"formula": "A Σ A"}, source="by linearity of the expectation")
+@claim(
+    control={"formula": "A Σ A"},
+    refutes=["square matrices"],
+    source="by linearity of the expectation",
+)
 def affine_variance(
     seed: Seed, *, rows: Rows = 200, dim: Annotated[int, Range(2, 20)] = 4,
     formula: Literal["A Σ Aᵀ", "A Σ A"] = "A Σ Aᵀ",
@@ -261,7 +274,7 @@ def variance_of_a_sum(
     )
 
 
-@claim(control={"gamma": "scale as rate"}, source="Billingsley 1995, sec. 21")
+@claim(control={"gamma": "scale as rate"}, refutes=["gamma"], source="Billingsley 1995, sec. 21")
 def mgf_closed_forms(
     seed: Seed, *, p: Annotated[float, Range(0.05, 0.95)] = 0.3,
     flips: Annotated[int, Range(1, 50)] = 8, mean: Annotated[float, Range(-2, 2)] = 0.5,
@@ -314,7 +327,9 @@ def _gamma_integral(shape: float, scale: float, t: float) -> float:
 
 
 @claim(
-    control={"formula": "α / (1 - βt)"}, source="Billingsley 1995, sec. 21",
+    control={"formula": "α / (1 - βt)"},
+    refutes=["M(0.9)", "every t below 1/β", "draws"],
+    source="Billingsley 1995, sec. 21",
     misprint=r"$M(t)=\alpha/(1-\beta t)$, the exponent as a factor; it is $(1-\beta t)^{-\alpha}$",
 )
 def gamma_mgf(

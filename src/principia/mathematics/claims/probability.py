@@ -43,7 +43,7 @@ from principia.mathematics.probability import (
 Size = Annotated[int, Range(2, 12)]
 
 
-@claim(control={"independent": True}, source="Kolmogorov 1933")
+@claim(control={"independent": True}, refutes=["product rule"], source="Kolmogorov 1933")
 def sum_and_product_rules(
     seed: Seed, *, rows: Size = 6, columns: Size = 5, layers: Size = 4, independent: bool = False,
 ) -> Evidence:
@@ -111,7 +111,7 @@ def bayes_rule(
     })
 
 
-@claim(control={"coupling": 0.3}, source="Dawid 1979")
+@claim(control={"coupling": 0.3}, refutes=["P(x, y | z)", "P(x | y, z)"], source="Dawid 1979")
 def conditional_independence(
     seed: Seed, *, nets: Annotated[int, Range(20, 500)] = 100, states: Size = 4, causes: Size = 3,
     coupling: Annotated[float, Range(0, 1)] = 0.0,
@@ -178,7 +178,9 @@ def density_is_cdf_slope(
 
 
 @claim(
-    control={"formula": "1 / a"}, source="change of variables",
+    control={"formula": "1 / a"},
+    refutes=["integral", "log_prob"],
+    source="change of variables",
     misprint=r"$f_{aY}(z)=\frac1af_Y(z/a)$ for every $a\ne0$; it is $\frac1{|a|}$",
 )
 def affine_density(
@@ -250,7 +252,11 @@ def sum_is_convolution(
     )
 
 
-@claim(control={"rho": 0.95}, source="Massart 1990")
+@claim(
+    control={"rho": 0.95},
+    refutes=["how often the bound for 0.05 is exceeded"],
+    source="Massart 1990",
+)
 def empirical_cdf_rate(
     seed: Seed, *, samples: Annotated[int, Range(20, 1000)] = 200,
     repetitions: Annotated[int, Range(500, 5000)] = 2000,
@@ -333,7 +339,11 @@ def empirical_expectation(
     })
 
 
-@claim(control={"support": "moves with theta"}, source="Williams 1992")
+@claim(
+    control={"support": "moves with theta"},
+    refutes=["estimate, baseline none", "estimate, baseline leave-one-out"],
+    source="Williams 1992",
+)
 def log_derivative_trick(
     seed: Seed, *, samples: Annotated[int, Range(20_000, 200_000)] = 100_000,
     size: Annotated[float, Range(0.5, 2)] = 1.0,

@@ -51,7 +51,11 @@ ZOO: dict[str, tuple[Function, Callable[[Tensor, int], Tensor]]] = {  # f and it
 }
 
 
-@claim(control={"first": "1"}, source="Taylor 1715")
+@claim(
+    control={"first": "1"},
+    refutes=["sin: polynomial", "exp: polynomial", "log(1+x): polynomial", "1/(1-x): polynomial"],
+    source="Taylor 1715",
+)
 def taylor_coefficients_claim(
     seed: Seed, *, order: Annotated[int, Range(1, 10)] = 8, function: FunctionName = "sin",
     a: Annotated[float, Range(-0.6, 0.6)] = 0.3, first: Literal["0", "1"] = "0",
@@ -112,7 +116,11 @@ def integral_remainder_claim(
     return every(parts)
 
 
-@claim(control={"function": "|x-a|^2.5"}, source="Apostol 1967, sec. 7.7; Lagrange 1797")
+@claim(
+    control={"function": "|x-a|^2.5"},
+    refutes=["order", "not above the most"],
+    source="Apostol 1967, sec. 7.7; Lagrange 1797",
+)
 def lagrange_remainder(
     seed: Seed, *, m: Annotated[int, Range(1, 3)] = 3, a: Annotated[float, Range(0.2, 0.6)] = 0.4,
     function: Literal["exp", "sin", "log(1+x)", "1/(1-x)", "|x-a|^2.5"] = "exp",
@@ -172,7 +180,11 @@ def _difference_errors(name: str, x: Tensor, steps: Tensor, method: Method) -> T
     return (found / exact(x, 1) - 1).square().mean(dim=1).sqrt()
 
 
-@claim(control={"eps": "1e-12"}, source="Nocedal and Wright 2006, sec. 8.1")
+@claim(
+    control={"eps": "1e-12"},
+    refutes=["forward: error", "central: error"],
+    source="Nocedal and Wright 2006, sec. 8.1",
+)
 def finite_difference_floor(
     seed: Seed, *, points: Annotated[int, Range(50, 500)] = 200, function: FunctionName = "sin",
     eps: Literal["best", "1e-12"] = "best",
@@ -208,7 +220,9 @@ def finite_difference_floor(
 
 
 @claim(
-    control={"factor": "1"}, source="Nocedal and Wright 2006, th. 2.1",
+    control={"factor": "1"},
+    refutes=["quadratic"],
+    source="Nocedal and Wright 2006, th. 2.1",
     misprint=r"$f(x_0)+g^\top d+d^\top Hd$, without the factor $\frac12$",
 )
 def second_order_model(
@@ -279,7 +293,11 @@ def line_integral(
     return every({name: parts[name] for name in reversed(parts)})
 
 
-@claim(control={"rule": "gradient step 1/L"}, source="Nocedal and Wright 2006, sec. 3.3")
+@claim(
+    control={"rule": "gradient step 1/L"},
+    refutes=["one step"],
+    source="Nocedal and Wright 2006, sec. 3.3",
+)
 def newton_on_quadratic(
     seed: Seed, *, dim: Dim = 10, condition: Annotated[float, Range(10, 1000)] = 100.0,
     rule: Literal["newton", "gradient step 1/L"] = "newton",
@@ -316,7 +334,11 @@ def newton_on_quadratic(
     })
 
 
-@claim(control={"hessian": "frozen"}, source="Nocedal and Wright 2006, th. 3.5")
+@claim(
+    control={"hessian": "frozen"},
+    refutes=["exponent"],
+    source="Nocedal and Wright 2006, th. 3.5",
+)
 def newton_quadratic_convergence(
     seed: Seed, *, samples: Annotated[int, Range(50, 400)] = 100,
     dim: Annotated[int, Range(2, 10)] = 5, l2: Annotated[float, Range(0.01, 1)] = 0.1,
