@@ -39,25 +39,39 @@ NUMPY = {
 @pytest.mark.parametrize(
     ("old", "new", "claim"),
     [
-        ("return z.abs()", "return -z.abs()", "relu_and_absolute_value"),
-        ("return x * torch.special.ndtr(self.alpha * x)", "return x * torch.special.ndtr(x)",
-         "gelu_derivative"),
         ("return z * (-z.square() / 2).exp()", "return (-z.square() / 2).exp()", "gelu_derivative"),
-        ("nn.Sigmoid, UNITS", "nn.Hardsigmoid, UNITS", "derivatives"),
-        ('UNITS["sigmoid"].slope, 0.25', 'UNITS["sigmoid"].slope, 0.3', "sensitivity_bound"),
-        ("torch.ones_like(z).where(z > 0, LEAK)", "torch.ones_like(z).where(z >= 0, LEAK)",
-         "derivatives"),
-        ("(z.abs() < 1).to(z)", "(z < 1).to(z)", "hardtanh"),
-        ("kinks={0.0: (-1.0, 1.0)}", "kinks={0.0: (0.0, 1.0)}", "kinks"),
-        ("1.0: (0.0, 1.0)}\n    )", "1.0: (0.0, 2.0)}\n    )", "kinks"),
-        ("y.log() - (-y).log1p()", "(-y).log1p() - y.log()", "derivatives"),
         ("W, b = 2 * W, b - W.sum(dim=1)", "W, b = 2 * W, b + W.sum(dim=1)", "network_conversion"),
         ("W, b = 2 * W, 2 * b", "W, b = 2 * W, b", "network_conversion"),
-        ('mlp.sizes, activation="sigmoid"', 'mlp.sizes, activation="tanh"', "network_conversion"),
     ],
 )
 def test_claims_catch_planted_bugs(old, new, claim):
     assert_caught(KEY, old, new, claim)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "claim", "parts"),
+    [
+        ("return z.abs()", "return -z.abs()", "relu_and_absolute_value",
+         ["two rectifiers", "rectifier"]),
+        ("return x * torch.special.ndtr(self.alpha * x)", "return x * torch.special.ndtr(x)",
+         "gelu_derivative", ["torch's, rescaled"]),
+        ("nn.Sigmoid, UNITS", "nn.Hardsigmoid, UNITS", "derivatives", ["sigmoid"]),
+        ('UNITS["sigmoid"].slope, 0.25', 'UNITS["sigmoid"].slope, 0.3', "sensitivity_bound",
+         ["steepest"]),
+        ("torch.ones_like(z).where(z > 0, LEAK)", "torch.ones_like(z).where(z >= 0, LEAK)",
+         "derivatives", ["leaky_relu"]),
+        ("(z.abs() < 1).to(z)", "(z < 1).to(z)", "hardtanh", ["table"]),
+        ("kinks={0.0: (-1.0, 1.0)}", "kinks={0.0: (0.0, 1.0)}", "kinks",
+         ["avu", "avu at 0, sides"]),
+        ("1.0: (0.0, 1.0)}\n    )", "1.0: (0.0, 2.0)}\n    )", "kinks", ["hardtanh at 1, sides"]),
+        ("y.log() - (-y).log1p()", "(-y).log1p() - y.log()", "derivatives",
+         ["σ(σ⁻¹(y)) = y", "σ⁻¹(σ(x)) = x"]),
+        ('mlp.sizes, activation="sigmoid"', 'mlp.sizes, activation="tanh"', "network_conversion",
+         ["2 layers, hidden outputs", "3 layers, hidden outputs"]),
+    ],
+)
+def test_parts_catch_planted_bugs(old, new, claim, parts):
+    assert_caught(KEY, old, new, claim, parts=parts)
 
 
 def test_table_is_complete_and_numpys():

@@ -33,12 +33,9 @@ def samples(N, n, seed=0):
 @pytest.mark.parametrize(
     ("old", "new", "claim"),
     [
-        ("= torch.fft.fftfreq(points,", "= 6.3 * torch.fft.fftfreq(points,", "barron_constant"),
         ("abs() * step**n", "abs() * step", "barron_constant"),
         ("math.lgamma((n + 1) / 2)", "math.lgamma(n / 2 + 1)", "barron_constant"),
         ("float(omega.norm())", "2.5 * float(omega.norm())", "barron_constant"),
-        ("left = left - Q[:, k] * (Q[:, k] @ left)", "left = left - 2 * Q[:, k] * (Q[:, k] @ left)",
-         "barron_bound"),
         ('"layers.1.bias": outer[:1]', '"layers.1.bias": outer[1:2]', "barron_bound"),
         ("R[:k, k] + shares", "shares", "barron_bound"),
         ("unit - Q[:, :k] @ shares", "unit - Q[:, :1] @ shares[:1]", "barron_bound"),
@@ -51,6 +48,20 @@ def samples(N, n, seed=0):
 )
 def test_claims_catch_planted_bugs(old, new, claim):
     assert_caught(KEY, old, new, claim)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "claim", "parts"),
+    [
+        ("= torch.fft.fftfreq(points,", "= 6.3 * torch.fft.fftfreq(points,", "barron_constant",
+         ["transform on a grid", "wave under a Gaussian"]),
+        ("left = left - Q[:, k] * (Q[:, k] @ left)",
+         "left = left - 2 * Q[:, k] * (Q[:, k] @ left)", "barron_bound",
+         ["n = 1, the network itself", "n = 2, the network itself", "n = 5, the network itself"]),
+    ],
+)
+def test_parts_catch_planted_bugs(old, new, claim, parts):
+    assert_caught(KEY, old, new, claim, parts=parts)
 
 
 @pytest.mark.parametrize("n", [1, 2, 7, 50])

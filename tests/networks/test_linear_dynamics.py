@@ -28,25 +28,36 @@ def normal(*shape, seed=0):
 @pytest.mark.parametrize(
     ("old", "new", "claim"),
     [
-        ("/ np.sqrt(self.moments_)\n", "/ self.moments_\n", "whitening"),
         ("scores @ self.directions_ if", "scores @ self.directions_.T if", "whitening"),
         ("scores * np.sqrt(self.moments_) @", "scores * self.moments_ @", "whitening"),
         ("return Y.mT @ X / len(X)", "return Y.mT @ X / (len(X) - 1)", "least_squares_solution"),
         ("torch.exp(-2 * lr * t)", "torch.exp(-lr * t)", "exponential_flow"),
-        ("return 2 * half @ W.mT, 2 * Q.mT @ half", "return 2 * half @ W.mT, Q.mT @ half",
-         "two_layer_gradients"),
         ("return x @ self.W.mT @ self.Q.mT", "return -x @ self.W.mT @ self.Q.mT",
-         "svd_coordinates"),
-        ("((U.mT @ Q) * (W @ V).mT).sum(dim=-1)", "((U.mT @ Q) * (W @ V).mT).mean(dim=-1)",
          "svd_coordinates"),
         ("A @ moment) - Gamma", "A @ moment) - 2 * Gamma", "modes_decouple"),
         ("start / (torch.exp(-4 * s * t)", "start / (torch.exp(-2 * s * t)", "modes_decouple"),
-        ("(U * root) @ R.mT, (R * root) @ Vh", "(U * root**2) @ R.mT, R @ Vh", "modes_decouple"),
         ("W - lr * by_W\n", "W - 0.9 * lr * by_W\n", "stronger_modes_first"),
     ],
 )
 def test_claims_catch_planted_bugs(old, new, claim):
     assert_caught(KEY, old, new, claim)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "claim", "parts"),
+    [
+        ("/ np.sqrt(self.moments_)\n", "/ self.moments_\n", "whitening",
+         ["pca, centered, and back", "pca, as it is, and back", "zca, centered, and back", "zca, as it is, and back", "zca is the inverse root"]),
+        ("return 2 * half @ W.mT, 2 * Q.mT @ half", "return 2 * half @ W.mT, Q.mT @ half",
+         "two_layer_gradients", ["not, by W"]),
+        ("((U.mT @ Q) * (W @ V).mT).sum(dim=-1)", "((U.mT @ Q) * (W @ V).mT).mean(dim=-1)",
+         "svd_coordinates", ["strengths"]),
+        ("(U * root) @ R.mT, (R * root) @ Vh", "(U * root**2) @ R.mT, R @ Vh", "modes_decouple",
+         ["balance at the start"]),
+    ],
+)
+def test_parts_catch_planted_bugs(old, new, claim, parts):
+    assert_caught(KEY, old, new, claim, parts=parts)
 
 
 def test_whitening_by_pca_is_scikit_learns():

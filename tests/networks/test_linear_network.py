@@ -35,23 +35,36 @@ def centered(samples, dim, seed=0):
 @pytest.mark.parametrize(
     ("old", "new", "claim"),
     [
-        ("torch.linalg.multi_dot(factors) if", "2 * torch.linalg.multi_dot(factors) if",
-         "depth_collapse"),
         ("            x = layer(x)\n", "            x = layer(x).relu()\n", "depth_collapse"),
-        ("else factors[0]", "else factors[0].sign()", "rank_bottleneck"),
-        ("U[:, :k], s[:k], Vh[:k]", "U[:, -k:], s[-k:], Vh[-k:]", "eckart_young"),
         ("return U[:, :k], s[:k]", "return U[:, :k], s[:k] ** 2", "eckart_young"),
         ("torch.linalg.solve(gauge, directions.mT)", "gauge @ directions.mT", "gauge_freedom"),
-        ("truncated_svd(X, m)[2].mT", "torch.eye(n, m).to(X)", "gauge_freedom"),
         ("subspace_angles(*(one", "0.01 * subspace_angles(*(one", "gauge_freedom"),
         ("subspace_angles(*(one", "1 + subspace_angles(*(one", "autoencoder_is_pca"),
-        ("(rest @ S * rest)", "(rest @ S)", "separately_convex"),
-        (".eigenvectors.flip(1)", ".eigenvectors", "no_bad_minima"),
-        ("return subsets, D, D.mT", "return subsets, D, 2 * D.mT", "no_bad_minima"),
     ],
 )
 def test_claims_catch_planted_bugs(old, new, claim):
     assert_caught(KEY, old, new, claim)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "claim", "parts"),
+    [
+        ("torch.linalg.multi_dot(factors) if", "2 * torch.linalg.multi_dot(factors) if",
+         "depth_collapse", ["units between the layers: identity", "layer by layer"]),
+        ("else factors[0]", "else factors[0].sign()", "rank_bottleneck", ["factors of low rank"]),
+        ("U[:, :k], s[:k], Vh[:k]", "U[:, -k:], s[-k:], Vh[-k:]", "eckart_young",
+         ["X of lower rank is kept"]),
+        ("truncated_svd(X, m)[2].mT", "torch.eye(n, m).to(X)", "gauge_freedom",
+         ["angle of the decoder to a tilted span"]),
+        ("(rest @ S * rest)", "(rest @ S)", "separately_convex", ["in D", "in E"]),
+        (".eigenvectors.flip(1)", ".eigenvectors", "no_bad_minima",
+         ["curvature at the saddles", "curvature at the best"]),
+        ("return subsets, D, D.mT", "return subsets, D, 2 * D.mT", "no_bad_minima",
+         ["gradient at the critical points"]),
+    ],
+)
+def test_parts_catch_planted_bugs(old, new, claim, parts):
+    assert_caught(KEY, old, new, claim, parts=parts)
 
 
 @pytest.mark.parametrize("bias", [False, True])

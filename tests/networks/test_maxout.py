@@ -42,25 +42,41 @@ def signed_sum(values, terms):
 @pytest.mark.parametrize(
     ("old", "new", "claim"),
     [
-        ("F.linear(x, self.w, self.b).amax", "F.linear(x, self.w).amax", "two_max_identity"),
-        ("F.linear(x, self.w, self.b).argmax", "F.linear(x, self.w).argmax", "hinge_is_convex"),
         ("unflatten(-1, (-1, self.pieces)).amax(dim=-1)",
          "unflatten(-1, (self.pieces, -1)).amax(dim=-2)", "maxout_universal"),
-        ("x = self.dropout(layer(x))", "x = self.dropout(layer(x)).relu() + 1", "two_max_identity"),
-        ("if sign := 1 - around[face]", "if sign := 1", "hinge_decomposition"),
         ("hull.equations[:, -2] > 1e-10", "hull.equations[:, -2] < -1e-10", "hinge_decomposition"),
         ("(pair if weight > 0 else pair[::-1])", "pair", "difference_of_maxes"),
         ("plus[0, -1] = bias", "plus[0, -1] = -bias", "difference_of_maxes"),
         ("(_pruned(np.vstack([plus, minus])), minus)", "(plus, minus)", "difference_of_maxes"),
-        ("(a + b + (a - b).abs()) / 2", "(a + b + (a + b).abs()) / 2", "nesting_depth"),
-        ("x - 2 * distance", "x - distance", "avu_mirror"),
-        ("mirror(torch.zeros_like(w), w, b) - x", "mirror(x, w, b)", "avu_point_symmetry"),
-        ("return form > 0, form == 0, form < 0", "return form >= 0, form == 0, form < 0",
-         "half_space_partition"),
     ],
 )
 def test_claims_catch_planted_bugs(old, new, claim):
     assert_caught(KEY, old, new, claim)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "claim", "parts"),
+    [
+        ("F.linear(x, self.w, self.b).amax", "F.linear(x, self.w).amax", "two_max_identity",
+         ["a piece 0 makes a ReLU"]),
+        ("F.linear(x, self.w, self.b).argmax", "F.linear(x, self.w).argmax", "hinge_is_convex",
+         ["gradient is the slope of the largest piece"]),
+        ("x = self.dropout(layer(x))", "x = self.dropout(layer(x)).relu() + 1", "two_max_identity",
+         ["a network of such units is the ReLU network"]),
+        ("if sign := 1 - around[face]", "if sign := 1", "hinge_decomposition",
+         ["n = 1, K = 3: decomposition", "n = 1, K = 4: decomposition", "n = 2, K = 4: decomposition", "n = 2, K = 5: decomposition", "n = 3, K = 5: decomposition", "n = 3, K = 7: decomposition", "a ReLU network"]),
+        ("(a + b + (a - b).abs()) / 2", "(a + b + (a + b).abs()) / 2", "nesting_depth",
+         ["odd part of max(x, y, 0) is not"]),
+        ("x - 2 * distance", "x - distance", "avu_mirror",
+         ["midpoint on the hyperplane", "g keeps its value", "the two maps differ along the plane"]),
+        ("mirror(torch.zeros_like(w), w, b) - x", "mirror(x, w, b)", "avu_point_symmetry",
+         ["all midpoints are one point"]),
+        ("return form > 0, form == 0, form < 0", "return form >= 0, form == 0, form < 0",
+         "half_space_partition", ["sides", "one part for each point"]),
+    ],
+)
+def test_parts_catch_planted_bugs(old, new, claim, parts):
+    assert_caught(KEY, old, new, claim, parts=parts)
 
 
 @pytest.mark.parametrize(("n", "K"), [(1, 2), (1, 9), (2, 8), (3, 7), (4, 9), (5, 7), (6, 7)])

@@ -49,7 +49,6 @@ def net(*sizes, **options):
         ("skip_init(nn.Linear, n, m, bias=its)", "skip_init(nn.Linear, n, m, bias=n < m)",
          "parameter_count"),
         ("x = self.phi(z) if hidden", "x = self.phi(z) if True", "composition"),
-        ("x = self.phi(z) if hidden", "x = z if hidden", "parts_in_order"),
         ("z = _normalized(self.norms[number - 1], z)", "pass", "parts_in_order"),
         ("z = _normalized(self.norms[number - 1], z)",
          "z = _normalized(self.norms[number - 1], self.phi(z))", "parts_in_order"),
@@ -60,20 +59,11 @@ def net(*sizes, **options):
          "return norm(z.mT).mT if isinstance(norm, _BatchNorm) else norm(z)", "parts_in_order"),
         ("outputs = [x]", "outputs = [0 * x]", "composition"),
         ("return f(torch.eye(n,", "return -f(torch.eye(n,", "linear_functional"),
-        ("vjp(sigma, x @ w + b)", "vjp(sigma, x @ w.abs() + b)", "ridge_invariance"),
         ("derivative[..., None] * w", "value[..., None] * w", "ridge_invariance"),
-        ("torch.where(same, middle, start)", "torch.where(same, start, middle)",
-         "ridge_invariance"),
         ("grid[:, :-1][columns]])", "grid[:, 1:][columns]])", "ridge_invariance"),
         ("outgoing[:, order])", "outgoing)", "permutation_symmetry"),
-        ("rebuilt_with(mlp, layer, incoming[order],", "rebuilt_with(mlp, layer, incoming,",
-         "permutation_symmetry"),
         ("outgoing / factors)", "outgoing * factors)", "sign_and_scale_symmetry"),
         ("factors[i] = c", "factors[0] = c", "sign_and_scale_symmetry"),
-        ("nn.Parameter(incoming[:, n].clone())", "nn.Parameter(incoming[:, 0].clone())",
-         "sign_and_scale_symmetry"),
-        ("incoming[i], (1 - alpha) *", "incoming[i], alpha *", "nesting"),
-        ("_draw(row, mlp.sizes", "_draw(column, mlp.sizes", "nesting"),
         ("before.out_features = after.in_features = len(incoming)", "pass", "nesting"),
         ("z, hidden = layer(x)", "z, hidden = layer(x.detach() + 0 * x)",
          "gradient_normal_to_level_set"),
@@ -81,6 +71,28 @@ def net(*sizes, **options):
 )
 def test_claims_catch_planted_bugs(old, new, claim):
     assert_caught(KEY, old, new, claim)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "claim", "parts"),
+    [
+        ("x = self.phi(z) if hidden", "x = z if hidden", "parts_in_order",
+         ["dropout, evaluation"]),
+        ("vjp(sigma, x @ w + b)", "vjp(sigma, x @ w.abs() + b)", "ridge_invariance",
+         ["gradient", "gradient along w", "value on all hyperplanes"]),
+        ("torch.where(same, middle, start)", "torch.where(same, start, middle)",
+         "ridge_invariance", ["level set in the plane"]),
+        ("rebuilt_with(mlp, layer, incoming[order],", "rebuilt_with(mlp, layer, incoming,",
+         "permutation_symmetry", ["units of layer 1", "units of layer 2", "one function"]),
+        ("nn.Parameter(incoming[:, n].clone())", "nn.Parameter(incoming[:, 0].clone())",
+         "sign_and_scale_symmetry", ["scale, layer 1", "unit, layer 1", "scale, layer 2"]),
+        ("incoming[i], (1 - alpha) *", "incoming[i], alpha *", "nesting",
+         ["tanh, split", "relu, split", "sigmoid, split"]),
+        ("_draw(row, mlp.sizes", "_draw(column, mlp.sizes", "nesting", ["sigmoid, zero"]),
+    ],
+)
+def test_parts_catch_planted_bugs(old, new, claim, parts):
+    assert_caught(KEY, old, new, claim, parts=parts)
 
 
 @pytest.mark.parametrize("bias", [True, False])

@@ -46,16 +46,8 @@ def skips(dim, depth, alpha=1.0):
          "identity_at_zero"),
         ("nn.init.eye_(self.shortcut.weight)", "nn.init.ones_(self.shortcut.weight)",
          "identity_at_zero"),
-        ("nn.init.zeros_(self.branch.linear.weight)", "pass", "identity_at_zero"),
-        ("self.leave(self.body(self.enter(x)))", "self.leave(self.enter(x) + self.body(self.enter("
-         "x)))", "identity_at_zero"),
-        ("(x if self.shortcut is None else self.shortcut(x)) + self.branch(x)",
-         "x[..., :1] + self.branch(x)", "projected_residual"),
         ("self.phi(self.linear(x))", "self.linear(self.phi(x))", "projected_residual"),
         ("torch.cat([paths, W @ paths])", "torch.cat([paths, paths @ W])", "path_count"),
-        ("torch.cat([paths, W @ paths])", "torch.cat([W @ paths, W @ paths])", "path_count"),
-        ("torch.add(y, step, alpha=self.alpha)", "torch.add(y, step, alpha=self.alpha**2)",
-         "skip_gradient_product"),
         ("torch.add(y, step, alpha=self.alpha)", "torch.add(states[0], step, alpha=self.alpha)",
          "path_count"),
         ("torch.add(y, step, alpha=self.alpha)", "self.alpha * step",
@@ -66,13 +58,34 @@ def skips(dim, depth, alpha=1.0):
          "skip_gradient_product"),
         ("strict=True))[since:]", "strict=True))[: len(states) - 1 - since]",
          "skip_gradient_product"),
-        ("torch.cat([self.phi(layer(x)), x], dim=-1)", "torch.cat([x, self.phi(layer(x))], dim=-1)",
-         "dense_width"),
         ("n + number * growth for number", "n + number * depth for number", "dense_width"),
     ],
 )
 def test_claims_catch_planted_bugs(old, new, claim):
     assert_caught(KEY, old, new, claim)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "claim", "parts"),
+    [
+        ("nn.init.zeros_(self.branch.linear.weight)", "pass", "identity_at_zero",
+         ["identity, x", "identity, Vx, 0 more outputs", "identity, Vx, 3 more outputs", "tanh, x", "tanh, Vx, 0 more outputs", "tanh, Vx, 3 more outputs", "relu, x", "relu, Vx, 0 more outputs", "relu, Vx, 3 more outputs", "leaky_relu, x", "leaky_relu, Vx, 0 more outputs", "leaky_relu, Vx, 3 more outputs", "hardtanh, x", "hardtanh, Vx, 0 more outputs", "hardtanh, Vx, 3 more outputs", "gelu, x", "gelu, Vx, 0 more outputs", "gelu, Vx, 3 more outputs", "avu, x", "avu, Vx, 0 more outputs", "avu, Vx, 3 more outputs"]),
+        ("self.leave(self.body(self.enter(x)))",
+         "self.leave(self.enter(x) + self.body(self.enter(x)))", "identity_at_zero",
+         ["branches times α = 0"]),
+        ("(x if self.shortcut is None else self.shortcut(x)) + self.branch(x)",
+         "x[..., :1] + self.branch(x)", "projected_residual",
+         ["identity, V = I", "identity, from 10 to 6", "tanh, V = I", "tanh, from 10 to 6", "relu, V = I", "relu, from 10 to 6", "leaky_relu, V = I", "leaky_relu, from 10 to 6", "hardtanh, V = I", "hardtanh, from 10 to 6", "gelu, V = I", "gelu, from 10 to 6", "avu, V = I", "avu, from 10 to 6"]),
+        ("torch.cat([paths, W @ paths])", "torch.cat([W @ paths, W @ paths])", "path_count",
+         ["paths of each length", "product = sum of products"]),
+        ("torch.add(y, step, alpha=self.alpha)", "torch.add(y, step, alpha=self.alpha**2)",
+         "skip_gradient_product", ["skip_jacobian since the input"]),
+        ("torch.cat([self.phi(layer(x)), x], dim=-1)",
+         "torch.cat([x, self.phi(layer(x))], dim=-1)", "dense_width", ["recursion"]),
+    ],
+)
+def test_parts_catch_planted_bugs(old, new, claim, parts):
+    assert_caught(KEY, old, new, claim, parts=parts)
 
 
 @pytest.mark.parametrize("activation", sorted(ACTIVATIONS))

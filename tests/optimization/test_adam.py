@@ -17,7 +17,6 @@ KINDS = [{}, {"bias_correction": False}, {"bias_correction": False, "start": "gr
     [
         ("1 - beta**t if", "1 - beta if", "torch_is_the_formula"),
         ("zip(roots, weights(beta1)", "zip(roots, weights(beta2)", "first_step_is_lr"),
-        ("lambda p: first[p].square()", "lambda p: first[p].abs()", "first_step_is_lr"),
         ("lambda p: +first[p]", "torch.zeros_like", "first_step_is_lr"),
         ('[-group["lr"] * root', '[group["lr"] * root', "first_step_is_lr"),
         ("_foreach_lerp_(mean, gradients, 1 - beta1)", "_foreach_lerp_(mean, gradients, beta1)",
@@ -31,6 +30,17 @@ KINDS = [{}, {"bias_correction": False}, {"bias_correction": False, "start": "gr
 )
 def test_claims_catch_planted_bugs(old, new, claim):
     assert_caught(KEY, old, new, claim)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "claim", "parts"),
+    [
+        ("lambda p: first[p].square()", "lambda p: first[p].abs()", "first_step_is_lr",
+         ["start at the gradient"]),
+    ],
+)
+def test_parts_catch_planted_bugs(old, new, claim, parts):
+    assert_caught(KEY, old, new, claim, parts=parts)
 
 
 def stepped(optimizer, params, gradients):

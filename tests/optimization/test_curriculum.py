@@ -32,9 +32,6 @@ PAGE = "optimization/curriculum"
     ("old", "new", "claim"),
     [
         ("self.h(at - self.steps)) / 2", "self.h(at - self.steps))", "smoothing_closed_form"),
-        ("math.exp(-2 * math.pi**2 * sigma**2)\n        self.smoothness",
-         "math.exp(-math.pi**2 * sigma**2)\n        self.smoothness", "smoothing_convexifies"),
-        ("sigma=math.hypot(h.sigma, sigma)", "sigma=h.sigma + sigma", "smoothing_closed_form"),
         ("for sigma, problem in self.stages:\n            problem = problem.at(at)",
          "for sigma, problem in self.stages:\n            problem = problem.at(start)",
          "continuation_finds_the_global_minimum"),
@@ -49,6 +46,20 @@ PAGE = "optimization/curriculum"
 )
 def test_claims_catch_planted_bugs(old, new, claim):
     assert_caught(PAGE, old, new, claim)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "claim", "parts"),
+    [
+        ("math.exp(-2 * math.pi**2 * sigma**2)\n        self.smoothness",
+         "math.exp(-math.pi**2 * sigma**2)\n        self.smoothness", "smoothing_convexifies",
+         ["where it becomes convex", "strong convexity"]),
+        ("sigma=math.hypot(h.sigma, sigma)", "sigma=h.sigma + sigma", "smoothing_closed_form",
+         ["smoothing twice"]),
+    ],
+)
+def test_parts_catch_planted_bugs(old, new, claim, parts):
+    assert_caught(KEY, old, new, claim, parts=parts)
 
 
 @pytest.mark.parametrize("sigma", [0.1, 0.4, 0.8])

@@ -21,7 +21,6 @@ KEY = "optimization/momentum"
         ('last, -group["beta"]', "last, -1.0", "torch_momentum_is_heavy_ball"),
         ('self.remember(params, "last", map(torch.clone, params))', "pass",
          "constant_gradient_step"),
-        ("gradients, alpha=alpha - 1)", "gradients, alpha=-1)", "ema_momentum_bias_correction"),
         ('/ (1 - group["start"])', "", "ema_momentum_bias_correction"),
         ('"beta": ((root - 1) / (root + 1)) ** 2', '"beta": (root - 1) / (root + 1)',
          "root_kappa_iterations"),
@@ -31,6 +30,17 @@ KEY = "optimization/momentum"
 )
 def test_claims_catch_planted_bugs(old, new, claim):
     assert_caught(KEY, old, new, claim)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "claim", "parts"),
+    [
+        ("gradients, alpha=alpha - 1)", "gradients, alpha=-1)", "ema_momentum_bias_correction",
+         ["first step, moving α"]),
+    ],
+)
+def test_parts_catch_planted_bugs(old, new, claim, parts):
+    assert_caught(KEY, old, new, claim, parts=parts)
 
 
 def test_a_claim_about_torch_catches_friction_in_its_momentum(monkeypatch):

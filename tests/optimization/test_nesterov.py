@@ -15,14 +15,11 @@ KEY = "optimization/nesterov"
 @pytest.mark.parametrize(
     ("old", "new", "claim"),
     [
-        ("_foreach_lerp_(params, iterates, -beta)", "_foreach_lerp_(params, iterates, beta)",
-         "torch_nesterov_is_lookahead"),
         ('self.remember(params, "iterate", map(torch.clone, params))', "pass",
          "torch_nesterov_is_lookahead"),
         ("params, iterates, -beta)", "params, iterates, -beta / 2)",
          "torch_nesterov_is_lookahead"),
         ('.get("iterate", p.detach())', '.get("other", p.detach())', "torch_nesterov_is_lookahead"),
-        ('gradients, alpha=-group["lr"])', "gradients, alpha=-0.01)", "beta_zero_is_gd"),
         ("(math.sqrt(kappa) - 1) /", "(math.sqrt(kappa) - 0.9) /", "beta_zero_is_gd"),
         ("return (t - 1) / (t + 2)", "return (t - 1) / (t + 3)", "convex_rate"),
         ('group["taken"] = 0', "pass", "restart_recovers_linear_rate"),
@@ -30,6 +27,19 @@ KEY = "optimization/nesterov"
 )
 def test_claims_catch_planted_bugs(old, new, claim):
     assert_caught(KEY, old, new, claim)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "claim", "parts"),
+    [
+        ("_foreach_lerp_(params, iterates, -beta)", "_foreach_lerp_(params, iterates, beta)",
+         "torch_nesterov_is_lookahead", ["a step from there"]),
+        ('gradients, alpha=-group["lr"])', "gradients, alpha=-0.01)", "beta_zero_is_gd",
+         ["κ = 1", "first step"]),
+    ],
+)
+def test_parts_catch_planted_bugs(old, new, claim, parts):
+    assert_caught(KEY, old, new, claim, parts=parts)
 
 
 def test_the_formula_is_right_while_the_rate_changes():

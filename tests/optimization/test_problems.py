@@ -50,25 +50,40 @@ def zoo():
 @pytest.mark.parametrize(
     ("old", "new", "claim"),
     [
-        ("(self.eigenvalues * z * z).sum(dim=-1) / 2", "(self.eigenvalues * z * z).sum(dim=-1)",
-         "declared_constants"),
         ("self.strong_convexity, self.minimizer = float(lam.min())",
          "self.strong_convexity, self.minimizer = float(lam.max())", "declared_constants"),
-        ("3 * theta.sin() ** 2", "2 * theta.sin() ** 2", "declared_constants"),
         ("pl = 0.1755309", "pl = 0.18", "declared_constants"),
         ("24 * x - 12, 12.5 * x**2 - 24 * x", "24 * x - 12, 12.5 * x**2 - 20 * x",
          "declared_constants"),
-        ("ord=2)) ** 2 / (4 * len(X))", "ord=2)) ** 2 / (40 * len(X))", "declared_constants"),
-        ("(theta**4).sum(dim=-1) / 4", "(theta**4).sum(dim=-1) / 2", "known_places"),
-        ("(theta.prod(dim=-1) - 1) ** 2 / 2", "(theta.prod(dim=-1) - 2) ** 2 / 2", "known_places"),
-        ("((theta**2 - 1) ** 2)", "((theta**2 + 1) ** 2)", "known_places"),
-        ("- y**2 / 2 + y**4 / 4", "+ y**2 / 2 + y**4 / 4", "known_places"),
-        ("return gradient + sigma * noise", "return gradient + sigma**2 * noise + 1",
-         "noise_is_added_to_the_gradient"),
     ],
 )
 def test_claims_catch_planted_bugs(old, new, claim):
     assert_caught(KEY, old, new, claim)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "claim", "parts"),
+    [
+        ("(self.eigenvalues * z * z).sum(dim=-1) / 2", "(self.eigenvalues * z * z).sum(dim=-1)",
+         "declared_constants", ["quadratic: the least is reached"]),
+        ("3 * theta.sin() ** 2", "2 * theta.sin() ** 2", "declared_constants",
+         ["sine bowl: L is reached", "sine bowl: the least is reached"]),
+        ("ord=2)) ** 2 / (4 * len(X))", "ord=2)) ** 2 / (40 * len(X))", "declared_constants",
+         ["logistic: L"]),
+        ("(theta**4).sum(dim=-1) / 4", "(theta**4).sum(dim=-1) / 2", "known_places",
+         ["quartic", "quartic: curvatures"]),
+        ("(theta.prod(dim=-1) - 1) ** 2 / 2", "(theta.prod(dim=-1) - 2) ** 2 / 2", "known_places",
+         ["valley", "valley: curvatures", "origin of the network", "origin of the network: curvatures"]),
+        ("((theta**2 - 1) ** 2)", "((theta**2 + 1) ** 2)", "known_places",
+         ["top between the wells: curvatures", "bottom of a well", "bottom of a well: curvatures"]),
+        ("- y**2 / 2 + y**4 / 4", "+ y**2 / 2 + y**4 / 4", "known_places",
+         ["saddle: curvatures", "beside the saddle", "beside the saddle: curvatures"]),
+        ("return gradient + sigma * noise", "return gradient + sigma**2 * noise + 1",
+         "noise_is_added_to_the_gradient", ["mean"]),
+    ],
+)
+def test_parts_catch_planted_bugs(old, new, claim, parts):
+    assert_caught(KEY, old, new, claim, parts=parts)
 
 
 @pytest.mark.parametrize("problem", zoo(), ids=lambda one: type(one).__name__)

@@ -34,7 +34,7 @@ Points = Annotated[int, Range(100, 100_000)]
 Reach = Annotated[float, Range(2, 100)]
 
 
-@claim(control={"formula": "½(1 + tanh x)"}, source="by definition")
+@claim(control={"formula": "½(1 + tanh x)"}, refutes=["sigmoid"], source="by definition")
 def tanh_sigmoid(
     seed: Seed, *, points: Points = 1000, reach: Reach = 10.0,
     formula: Literal["½(1 + tanh x/2)", "½(1 + tanh x)"] = "½(1 + tanh x/2)",
@@ -64,7 +64,7 @@ def _same_curve(x: Tensor, curves: Mapping[str, Tensor]) -> Evidence:
     )
 
 
-@claim(control={"sigmoid": "¼ tanh²(x/2)"}, source="the chain rule")
+@claim(control={"sigmoid": "¼ tanh²(x/2)"}, refutes=["σ' by tanh"], source="the chain rule")
 def derivatives(
     seed: Seed, *, points: Points = 1000, reach: Reach = 10.0,
     name: Annotated[str, Choice(("all", *ACTIVATIONS))] = "all",
@@ -97,7 +97,11 @@ def _autograd_slope(function: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
     return torch.autograd.grad(function(leaf).sum(), leaf)[0]
 
 
-@claim(control={"shift": False}, source="tanh and sigmoid are one curve, layer by layer")
+@claim(
+    control={"shift": False},
+    refutes=["2 layers", "3 layers"],
+    source="tanh and sigmoid are one curve, layer by layer",
+)
 def network_conversion(
     seed: Seed, *, width: Annotated[int, Range(1, 200)] = 16,
     steps: Annotated[int, Range(0, 300)] = 50, shift: bool = True,
@@ -125,7 +129,9 @@ def network_conversion(
 
 
 @claim(
-    control={"sign": "+"}, source="the definitions by exponentials",
+    control={"sign": "+"},
+    refutes=["at x = 1.3", "everywhere"],
+    source="the definitions by exponentials",
     misprint=r"$1=\sinh^2x+\cosh^2x$, which is $\cosh 2x$: 6.77 at $x=1.3$",
 )
 def hyperbolic_identity(
@@ -147,7 +153,7 @@ def hyperbolic_identity(
     })
 
 
-@claim(control={"sign": "+"}, source="Euler's formula, real and imaginary part")
+@claim(control={"sign": "+"}, refutes=["cosine"], source="Euler's formula, real and imaginary part")
 def angle_addition(
     seed: Seed, *, points: Points = 1000, reach: Reach = 10.0, sign: Literal["-", "+"] = "-"
 ) -> Evidence:
@@ -163,7 +169,7 @@ def angle_addition(
     })
 
 
-@claim(control={"terms": "Φ(αx) alone"}, source="Hendrycks and Gimpel 2016")
+@claim(control={"terms": "Φ(αx) alone"}, refutes=["derivative"], source="Hendrycks and Gimpel 2016")
 def gelu_derivative(
     seed: Seed, *, points: Points = 1000, reach: Reach = 4.0,
     alpha: Annotated[float, Range(0.1, 10)] = 1.7, terms: Literal["both", "Φ(αx) alone"] = "both",
@@ -179,7 +185,7 @@ def gelu_derivative(
     })
 
 
-@claim(control={"mask": "x > -1"}, source="by cases")
+@claim(control={"mask": "x > -1"}, refutes=["derivative"], source="by cases")
 def hardtanh(
     seed: Seed, *, points: Points = 1000, reach: Reach = 3.0,
     mask: Literal["-1 <= x <= 1", "x > -1"] = "-1 <= x <= 1",
@@ -215,7 +221,7 @@ def leaky_relu_condition(
     return equal_to_rounding(chosen, nn.LeakyReLU(leak)(layer(x)))
 
 
-@claim(control={"formula": "2 (x)₊"}, source="by cases")
+@claim(control={"formula": "2 (x)₊"}, refutes=["absolute value"], source="by cases")
 def relu_and_absolute_value(
     seed: Seed, *, points: Points = 1000, reach: Reach = 10.0,
     formula: Literal["2 (x)₊ - x", "2 (x)₊"] = "2 (x)₊ - x",
@@ -231,7 +237,7 @@ def relu_and_absolute_value(
     })
 
 
-@claim(control={"relu": "[0, 2]"}, source="Rockafellar 1970, sec. 23")
+@claim(control={"relu": "[0, 2]"}, refutes=["relu"], source="Rockafellar 1970, sec. 23")
 def kinks(
     seed: Seed, *, points: Points = 1000, reach: Reach = 3.0,
     relu: Literal["[0, 1]", "[0, 2]"] = "[0, 1]",
@@ -257,7 +263,7 @@ def kinks(
     return every(parts)
 
 
-@claim(control={"unit": "tanh"}, source="Bengio, Simard and Frasconi 1994")
+@claim(control={"unit": "tanh"}, refutes=["tanh layers"], source="Bengio, Simard and Frasconi 1994")
 def sensitivity_bound(
     seed: Seed, *, depth: Annotated[int, Range(1, 100)] = 20,
     width: Annotated[int, Range(1, 100)] = 20, chains: Annotated[int, Range(20, 200)] = 100,

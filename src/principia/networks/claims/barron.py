@@ -37,7 +37,7 @@ SAMPLES = 400  # that stand for the probability on the ball
 FIRST = 4  # unit from which rates are read: before, a few units cannot do much about a bell
 
 
-@claim(control={"factor": "1"}, source="Barron 1993, sec. 9")
+@claim(control={"factor": "1"}, refutes=["Barron's own constant"], source="Barron 1993, sec. 9")
 def barron_constant_claim(
     seed: Seed, *, s: Annotated[float, Range(0.1, 10)] = 1.0,
     factor: Literal["2π", "1"] = "2π",
@@ -76,7 +76,11 @@ def barron_constant_claim(
     })
 
 
-@claim(control={"scale": 0.003}, source="Barron 1993, theorem 1")
+@claim(
+    control={"scale": 0.003},
+    refutes=["n = 1", "n = 2", "n = 5"],
+    source="Barron 1993, theorem 1",
+)
 def barron_bound(
     seed: Seed, *, units: Units = 64, s: Width = 1.0, r: Annotated[float, Range(0.5, 1)] = 1.0,
     scale: Annotated[float, Range(0.001, 1)] = 1.0,
@@ -128,7 +132,11 @@ def rate_free_of_dimension(
     )
 
 
-@claim(control={"basis": "chosen"}, source="Barron 1993, theorem 6")
+@claim(
+    control={"basis": "chosen"},
+    refutes=["n = 1", "n = 2", "n = 3", "n = 4"],
+    source="Barron 1993, theorem 6",
+)
 def fixed_basis_curse(
     seed: Seed, *, dims: Annotated[int, Range(2, 6)] = 4,
     basis: Literal["fixed", "chosen"] = "fixed",

@@ -42,7 +42,11 @@ EULER = "Euler's method errs in proportion to its step"
 COUNTS = (25, 50, 100, 200, 400)  # of steps up to one time: ever shorter ones
 
 
-@claim(control={"method": "standardize"}, source="Kessy, Lewin and Strimmer 2018")
+@claim(
+    control={"method": "standardize"},
+    refutes=["pca, centered", "pca, as it is", "zca, centered", "zca, as it is"],
+    source="Kessy, Lewin and Strimmer 2018",
+)
 def whitening(
     seed: Seed, *, inputs: Inputs = 6, condition: Annotated[float, Range(1, 1000)] = 30.0,
     method: Literal["whiten", "standardize"] = "whiten",
@@ -161,7 +165,11 @@ def _euler(gradient: Gradient, weights: Weights, time: float, steps: int) -> Wei
     return weights
 
 
-@claim(control={"by_W": "2(A - Γ)Qᵀ"}, source="Saxe, McClelland and Ganguli 2014, sec. 1")
+@claim(
+    control={"by_W": "2(A - Γ)Qᵀ"},
+    refutes=["square, by W"],
+    source="Saxe, McClelland and Ganguli 2014, sec. 1",
+)
 def two_layer_gradients(
     seed: Seed, *, size: Annotated[int, Range(2, 12)] = 4,
     by_W: Literal["2Qᵀ(A - Γ)", "2(A - Γ)Qᵀ"] = "2Qᵀ(A - Γ)",
@@ -182,6 +190,7 @@ def two_layer_gradients(
 
 @claim(
     control={"left": "Uᵀ"},
+    refutes=["risk", "gradient by Q", "gradient by W"],
     source="Saxe, McClelland and Ganguli 2014, sec. 1",
     misprint=r"$R=\Vert U^\top\tilde Q\tilde WV^\top-\Gamma\Vert_F^2$, with $U$ transposed",
 )
@@ -211,7 +220,10 @@ def svd_coordinates(
 
 
 @claim(
-    control={"whiten": False}, source="Saxe, McClelland and Ganguli 2014, sec. 1", headline=True
+    control={"whiten": False},
+    refutes=["modes", "nothing between the modes"],
+    source="Saxe, McClelland and Ganguli 2014, sec. 1",
+    headline=True,
 )
 def modes_decouple(
     seed: Seed, *, inputs: Inputs = 8, outputs: Annotated[int, Range(2, 12)] = 4,

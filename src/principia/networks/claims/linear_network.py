@@ -39,7 +39,11 @@ RANKED = 1e-12  # singular values below this share of the largest are rounding
 SATURATING = 10.0  # size of inputs at which tanh units with weights of about 1 are nearly steps
 
 
-@claim(control={"between": "relu"}, source="by associativity")
+@claim(
+    control={"between": "relu"},
+    refutes=["units between the layers: relu"],
+    source="by associativity",
+)
 def depth_collapse(
     seed: Seed, *, depth: Annotated[int, Range(2, 8)] = 8,
     width: Annotated[int, Range(2, 100)] = 10,
@@ -65,7 +69,11 @@ def depth_collapse(
     })
 
 
-@claim(control={"bound": "widths without the inputs"}, source="rank of a product")
+@claim(
+    control={"bound": "widths without the inputs"},
+    refutes=["Gaussian factors"],
+    source="rank of a product",
+)
 def rank_bottleneck(
     seed: Seed, *, products: Annotated[int, Range(10, 500)] = 200,
     depth: Annotated[int, Range(1, 6)] = 5, width: Annotated[int, Range(2, 30)] = 10,
@@ -104,7 +112,9 @@ def weights_of(net: LinearNetwork) -> list[Tensor]:
 
 
 @claim(
-    control={"printed": "X = U_k Σ_k V_k'"}, source="Eckart and Young 1936",
+    control={"printed": "X = U_k Σ_k V_k'"},
+    refutes=["error of the cut", "rank of the cut"],
+    source="Eckart and Young 1936",
     misprint=r"$X=U_k\Sigma_kV_k^\top$ is the truncated SVD, with $\mathrm{rank}(\hat X)=k$",
 )
 def eckart_young(
@@ -169,7 +179,11 @@ def _descend(net: LinearNetwork, loss: Callable[[], Tensor]) -> list[float]:
     return [*seen, loss().item()]
 
 
-@claim(control={"encoder": "A' U'"}, source="Bourlard and Kamp 1988")
+@claim(
+    control={"encoder": "A' U'"},
+    refutes=["loss", "loss from second moments", "map"],
+    source="Bourlard and Kamp 1988",
+)
 def gauge_freedom(
     seed: Seed, *, dim: Annotated[int, Range(6, 50)] = 8,
     hidden: Annotated[int, Range(1, 5)] = 3, gauges: Annotated[int, Range(2, 200)] = 20,
@@ -233,7 +247,7 @@ def autoencoder_is_pca(
     })
 
 
-@claim(control={"jointly": "convex"}, source="Baldi and Hornik 1989")
+@claim(control={"jointly": "convex"}, refutes=["in both"], source="Baldi and Hornik 1989")
 def separately_convex(
     seed: Seed, *, chords: Annotated[int, Range(1000, 50_000)] = 10_000,
     dim: Annotated[int, Range(2, 10)] = 5, hidden: Annotated[int, Range(1, 5)] = 2,
@@ -265,7 +279,11 @@ def separately_convex(
     })
 
 
-@claim(control={"activation": "tanh"}, source="Baldi and Hornik 1989, fact 4")
+@claim(
+    control={"activation": "tanh"},
+    refutes=["starts agree", "starts reach the best loss"],
+    source="Baldi and Hornik 1989, fact 4",
+)
 def no_bad_minima(
     seed: Seed, *, dim: Annotated[int, Range(3, 6)] = 5, hidden: Annotated[int, Range(1, 2)] = 2,
     starts: Annotated[int, Range(10, 100)] = 50,

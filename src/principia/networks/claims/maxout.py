@@ -42,7 +42,11 @@ Dim = Annotated[int, Range(1, 50)]
 Points = Annotated[int, Range(100, 100_000)]
 
 
-@claim(control={"left": "2 min"}, source="Breiman 1993; Goodfellow et al. 2013")
+@claim(
+    control={"left": "2 min"},
+    refutes=["twice the larger"],
+    source="Breiman 1993; Goodfellow et al. 2013",
+)
 def two_max_identity(
     seed: Seed, *, n: Dim = 5, points: Points = 1000, left: Literal["2 max", "2 min"] = "2 max"
 ) -> Evidence:
@@ -76,7 +80,11 @@ def _points(seed: Seed, count: int, n: int) -> Tensor:
     return 2 * torch.randn(count, n, generator=seed.child("points").torch(), dtype=torch.float64)
 
 
-@claim(control={"function": "difference"}, source="Boyd and Vandenberghe 2004, sec. 3.2.3")
+@claim(
+    control={"function": "difference"},
+    refutes=["chords below the function"],
+    source="Boyd and Vandenberghe 2004, sec. 3.2.3",
+)
 def hinge_is_convex(
     seed: Seed, *, n: Dim = 3, pieces: Annotated[int, Range(3, 50)] = 6,
     chords: Annotated[int, Range(1000, 100_000)] = 100_000,
@@ -106,7 +114,15 @@ def hinge_is_convex(
 
 
 @claim(
-    control={"size": "ceil(log2(n + 1))"}, source="Wang and Sun 2005; Koutschan et al. 2023",
+    control={"size": "ceil(log2(n + 1))"},
+    refutes=[
+        "|x|: least squares over hinges of 1", "n = 1, K = 3: least squares over hinges of 1",
+        "n = 1, K = 4: least squares over hinges of 1",
+        "n = 2, K = 4: least squares over hinges of 2",
+        "n = 3, K = 5: least squares over hinges of 2",
+        "n = 3, K = 7: least squares over hinges of 2",
+    ],
+    source="Wang and Sun 2005; Koutschan et al. 2023",
     misprint=r"a $\pm1$ sum of $k$-hinges with $k\le\lceil\log_2(n+1)\rceil$",
 )
 def hinge_decomposition_claim(
@@ -222,7 +238,11 @@ def _best_convex(knots: Array, values: Array) -> tuple[Array, Array]:
     return slope[fill], bias[fill] + gap / 2
 
 
-@claim(control={"missing": 1}, source="Arora et al. 2018, theorem 2.1; Mukherjee and Basu 2017")
+@claim(
+    control={"missing": 1},
+    refutes=["maximum"],
+    source="Arora et al. 2018, theorem 2.1; Mukherjee and Basu 2017",
+)
 def nesting_depth(
     seed: Seed, *, k: Annotated[int, Range(2, 40)] = 16,
     points: Annotated[int, Range(100, 10_000)] = 1000, missing: Annotated[int, Range(0, 1)] = 0,
@@ -271,7 +291,7 @@ def _defect(f: Callable[[Tensor], Tensor]) -> Tensor:
     return odd[0] - odd[1] - odd[2]
 
 
-@claim(control={"zero_set": "H⁻"}, source="by definition")
+@claim(control={"zero_set": "H⁻"}, refutes=["zeros of the ReLU"], source="by definition")
 def half_space_partition(
     seed: Seed, *, n: Dim = 3, points: Points = 10_000,
     zero_set: Literal["H⁻ ∪ H⁰", "H⁻"] = "H⁻ ∪ H⁰",
@@ -294,7 +314,7 @@ def half_space_partition(
     })
 
 
-@claim(control={"factor": 1.0}, source="by construction")
+@claim(control={"factor": 1.0}, refutes=["g(v - x) = g(x)"], source="by construction")
 def avu_point_symmetry(
     seed: Seed, *, n: Dim = 5, points: Points = 1000,
     factor: Annotated[float, Range(0, 4)] = 2.0,
@@ -320,7 +340,9 @@ def _absolute_value(seed: Seed, n: int, points: int) -> tuple[Tensor, float, Ten
 
 
 @claim(
-    control={"image": "v - x"}, source="Hesse normal form; Householder 1958",
+    control={"image": "v - x"},
+    refutes=["displacement parallel to w"],
+    source="Hesse normal form; Householder 1958",
     misprint=r"$x\mapsto v-x$ called the mirroring at the hyperplane $w$",
 )
 def avu_mirror(

@@ -92,6 +92,7 @@ def composition(
 
 @claim(
     control={"order": "norm behind φ"},
+    refutes=["layer norm, training", "batch norm, training"],
     source="Ioffe and Szegedy 2015, sec. 3.2; Srivastava et al. 2014, sec. 4",
 )
 def parts_in_order(
@@ -142,7 +143,7 @@ def linear_functional(
     })
 
 
-@claim(control={"tilt": 30.0}, source="Logan and Shepp 1975")
+@claim(control={"tilt": 30.0}, refutes=["across w"], source="Logan and Shepp 1975")
 def ridge_invariance(
     seed: Seed, *, dim: Dim = 10, perturbations: Annotated[int, Range(100, 100_000)] = 10_000,
     level: Annotated[float, Range(-0.95, 0.95)] = 0.5, tilt: Annotated[float, Range(0, 90)] = 0.0,
@@ -176,7 +177,7 @@ def ridge_invariance(
     })
 
 
-@claim(control={"angle": 60.0}, source="by the chain rule")
+@claim(control={"angle": 60.0}, refutes=["along tangents"], source="by the chain rule")
 def gradient_normal_to_level_set(
     seed: Seed, *, dim: Dim = 5, width: Width = 30, depth: Annotated[int, Range(2, 5)] = 3,
     angle: Annotated[float, Range(0, 90)] = 0.0,
@@ -206,7 +207,11 @@ def gradient_normal_to_level_set(
     })
 
 
-@claim(control={"outgoing": "kept"}, source="Hecht-Nielsen 1990")
+@claim(
+    control={"outgoing": "kept"},
+    refutes=["function, layer 1", "function, layer 2"],
+    source="Hecht-Nielsen 1990",
+)
 def permutation_symmetry(
     seed: Seed, *, width: Width = 20, depth: Depth = 3, few: Annotated[int, Range(2, 6)] = 4,
     activation: ActivationName = "gelu", outgoing: Literal["permuted", "kept"] = "permuted",
@@ -232,7 +237,11 @@ def permutation_symmetry(
     return every(parts)
 
 
-@claim(control={"odd": "relu"}, source="Sussmann 1992; Neyshabur, Salakhutdinov and Srebro 2015")
+@claim(
+    control={"odd": "relu"},
+    refutes=["signs, layer 1", "signs, layer 2"],
+    source="Sussmann 1992; Neyshabur, Salakhutdinov and Srebro 2015",
+)
 def sign_and_scale_symmetry(
     seed: Seed, *, width: Width = 20, depth: Depth = 3, c: Annotated[float, Range(0.01, 100)] = 7.0,
     odd: Literal["tanh", "hardtanh", "identity", "relu"] = "tanh",
@@ -256,7 +265,9 @@ def sign_and_scale_symmetry(
 
 
 @claim(
-    control={"shift": "0"}, source="Fukumizu and Amari 2000",
+    control={"shift": "0"},
+    refutes=["sigmoid, w = b = 0"],
+    source="Fukumizu and Amari 2000",
     misprint=r"an extra unit with $w=b=0$ leaves the map unchanged, for any $\varphi$",
 )
 def nesting(
@@ -281,7 +292,7 @@ def nesting(
     return every({**parts, "sigmoid, w = b = 0": equal_to_rounding(dead(x), predicted)})
 
 
-@claim(control={"inputs": "1"}, source="by counting")
+@claim(control={"inputs": "1"}, refutes=["activations for each multiply-add"], source="by counting")
 def layer_cost(
     seed: Seed, *, batch: Annotated[int, Range(1, 64)] = 8,
     largest: Annotated[int, Range(512, 2048)] = 1024, inputs: Literal["n", "1"] = "n",

@@ -38,7 +38,7 @@ PIECES = 2.0 ** torch.arange(3, 9, dtype=torch.float64)  # 8 to 256: how many th
 STEP = 0.5**0.5  # where the step function jumps: no knot at equal distances falls there
 
 
-@claim(control={"kept": "all but one"}, source="Lebesgue 1898")
+@claim(control={"kept": "all but one"}, refutes=["sum of units"], source="Lebesgue 1898")
 def lebesgue_form(
     seed: Seed, *, polylines: Polylines = 200, pieces: Pieces = 12,
     kept: Literal["all", "all but one"] = "all",
@@ -74,7 +74,7 @@ def _random(rng: torch.Generator, pieces: int) -> Polyline:
     return Polyline((0.1 + lengths).cumsum(dim=0) - pieces / 4, 2 * values - 1)
 
 
-@claim(control={"halved": False}, source="Lebesgue 1898")
+@claim(control={"halved": False}, refutes=["sum of units"], source="Lebesgue 1898")
 def avu_form(
     seed: Seed, *, polylines: Polylines = 200, pieces: Pieces = 12, halved: bool = True
 ) -> Evidence:
@@ -130,7 +130,11 @@ def _within(knots: Tensor, each: int) -> Tensor:
     return torch.cat([inner.flatten(), knots[-1:]])
 
 
-@claim(control={"width": "2"}, source="Lebesgue 1898; de Boor 1978, ch. 3")
+@claim(
+    control={"width": "2"},
+    refutes=["sine, relu", "sine, avu", "root, relu", "root, avu"],
+    source="Lebesgue 1898; de Boor 1978, ch. 3",
+)
 def one_layer_universal(
     seed: Seed, *, frequency: Frequency = 6, width: Literal["m - 1", "2"] = "m - 1"
 ) -> Evidence:
@@ -156,7 +160,11 @@ def one_layer_universal(
     return every(parts)
 
 
-@claim(control={"free": "m"}, source="Lebesgue 1898")
+@claim(
+    control={"free": "m"},
+    refutes=["rank of the evaluation map", "numbers in a form"],
+    source="Lebesgue 1898",
+)
 def parameter_count(
     seed: Seed, *, pieces: Annotated[int, Range(1, 100)] = 20,
     free: Literal["m + 1", "m"] = "m + 1",

@@ -42,6 +42,7 @@ INTEGERS = "integers, compared exactly"
 
 @claim(
     control={"cells": "all off, all on"},
+    refutes=["patterns"],
     source="Montúfar, Pascanu, Cho and Bengio 2014",
     misprint=r"only two cells, $X_0$ where all units are off and $X_1$ where all are on",
 )
@@ -127,7 +128,7 @@ def _planes(seed: Seed, m: int, n: int) -> tuple[Tensor, Tensor]:
     return drawn[:, :-1], drawn[:, -1]
 
 
-@claim(control={"exponent": "m"}, source="Zaslavsky 1975")
+@claim(control={"exponent": "m"}, refutes=["growth"], source="Zaslavsky 1975")
 def shallow_growth(
     seed: Seed, *, inputs: Annotated[int, Range(1, 6)] = 3, exponent: Literal["n", "m"] = "n"
 ) -> Evidence:
@@ -150,7 +151,7 @@ def shallow_growth(
     })
 
 
-@claim(control={"position": "two parallel"}, source="Zaslavsky 1975")
+@claim(control={"position": "two parallel"}, refutes=["generic"], source="Zaslavsky 1975")
 def general_position(
     seed: Seed, *, units: Annotated[int, Range(5, 9)] = 6, inputs: Annotated[int, Range(2, 4)] = 3,
     position: Literal["generic", "two parallel", "concurrent"] = "generic",
@@ -183,6 +184,7 @@ def general_position(
 
 @claim(
     control={"weights": "random"},
+    refutes=["one input", "two inputs", "folds counted by hand"],
     source="Montúfar, Pascanu, Cho and Bengio 2014",
     misprint=r"every network has at least $R(m)\lfloor m/n\rfloor^{n(L-1)}$ regions",
 )
@@ -230,6 +232,7 @@ def _pieces(net: MLP) -> int:
 
 @claim(
     control={"reading": "at most"},
+    refutes=["two units"],
     source="Serra, Tjandraatmadja and Ramalingam 2018: for n = 1 the maximum is (m + 1)^L, m >= 3",
     misprint=r"the number of regions is at most $O((m/n)^{n(L-1)}m^n)$",
 )
@@ -260,7 +263,11 @@ def lower_not_upper(
     })
 
 
-@claim(control={"weights": "random"}, source="Montúfar, Pascanu, Cho and Bengio 2014")
+@claim(
+    control={"weights": "random"},
+    refutes=["deep", "the ratio grows"],
+    source="Montúfar, Pascanu, Cho and Bengio 2014",
+)
 def depth_vs_width(
     seed: Seed, *, units: Annotated[int, Range(2, 4)] = 2, depth: Annotated[int, Range(4, 8)] = 6,
     weights: Weights = "folding",

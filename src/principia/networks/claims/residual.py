@@ -36,7 +36,14 @@ Points = Annotated[int, Range(10, 10_000)]
 SIGMOID_FIRST = sorted(ACTIVATIONS, key=lambda name: name != "sigmoid")  # its φ(0) is not 0
 
 
-@claim(control={"offset": "none"}, source="He, Zhang, Ren and Sun 2016, CVPR, sec. 3.1")
+@claim(
+    control={"offset": "none"},
+    refutes=[
+        "sigmoid, x", "sigmoid, Vx, 0 more outputs", "sigmoid, Vx, 3 more outputs", "softplus, x",
+        "softplus, Vx, 0 more outputs", "softplus, Vx, 3 more outputs",
+    ],
+    source="He, Zhang, Ren and Sun 2016, CVPR, sec. 3.1",
+)
 def identity_at_zero(
     seed: Seed, *, dim: Dim = 10, points: Points = 100, offset: Literal["φ(0)", "none"] = "φ(0)"
 ) -> Evidence:
@@ -61,7 +68,11 @@ def identity_at_zero(
 
 
 @claim(
-    control={"offset": "none"}, source="He, Zhang, Ren and Sun 2016, CVPR, eq. 2",
+    control={"offset": "none"},
+    refutes=[
+        "sigmoid, V = I", "sigmoid, from 10 to 6", "softplus, V = I", "softplus, from 10 to 6",
+    ],
+    source="He, Zhang, Ren and Sun 2016, CVPR, eq. 2",
     misprint=r"$\varphi(Wx+b)+Vx$, residual for $V=I$: $\frac12$ off for $\sigma$",
 )
 def projected_residual(
@@ -96,7 +107,9 @@ def _set(parameter: Tensor, value: Tensor) -> None:
 
 
 @claim(
-    control={"activation": "tanh"}, source="Veit, Wilber and Belongie 2016, sec. 3",
+    control={"activation": "tanh"},
+    refutes=["network = sum over paths", "each path"],
+    source="Veit, Wilber and Belongie 2016, sec. 3",
     misprint=r"$x+\varphi(W_1x)+\varphi(W_2x)+\varphi(W_2\varphi(W_1x))$ for nonlinear $\varphi$",
 )
 def path_count(
@@ -140,7 +153,11 @@ def _bent_network(
     return net
 
 
-@claim(control={"order": "increasing j"}, source="the chain rule; He et al. 2016, ECCV, eq. 5")
+@claim(
+    control={"order": "increasing j"},
+    refutes=["gradients of all Θ", "skip_jacobian since k"],
+    source="the chain rule; He et al. 2016, ECCV, eq. 5",
+)
 def skip_gradient_product(
     seed: Seed, *, depth: Annotated[int, Range(3, 20)] = 6, dim: Annotated[int, Range(2, 30)] = 8,
     alpha: Annotated[float, Range(0.05, 1)] = 0.7,
@@ -177,7 +194,11 @@ def skip_gradient_product(
     })
 
 
-@claim(control={"skip": False}, source="He, Zhang, Ren and Sun 2016, ECCV, sec. 2")
+@claim(
+    control={"skip": False},
+    refutes=["decay with skips"],
+    source="He, Zhang, Ren and Sun 2016, ECCV, sec. 2",
+)
 def gradient_survives_depth(
     seed: Seed, *, width: Annotated[int, Range(32, 128)] = 32,
     gain: Annotated[float, Range(0.3, 0.9)] = 0.8, networks: Annotated[int, Range(2, 10)] = 5,
@@ -228,7 +249,11 @@ def _rates(x: Tensor, y: Tensor) -> Tensor:
     return y @ centered / centered.square().sum()
 
 
-@claim(control={"join": "add"}, source="Huang, Liu, van der Maaten and Weinberger 2017, sec. 3")
+@claim(
+    control={"join": "add"},
+    refutes=["block ∂x/∂x", "widths"],
+    source="Huang, Liu, van der Maaten and Weinberger 2017, sec. 3",
+)
 def dense_width(
     seed: Seed, *, n: Dim = 6, growth: Annotated[int, Range(1, 20)] = 4,
     depth: Annotated[int, Range(1, 20)] = 5, join: Literal["concatenate", "add"] = "concatenate",

@@ -44,7 +44,11 @@ BERNSTEIN_CONSTANT = 0.2801694990238691  # Varga and Carpenter
 CLOSE = 0.03  # to |x|, where cubic polynomials stay 0.125 away, and 0.07 in the root mean square
 
 
-@claim(control={"target": "step"}, source="Weierstrass 1885; Bernstein 1912")
+@claim(
+    control={"target": "step"},
+    refutes=["error times √d"],
+    source="Weierstrass 1885; Bernstein 1912",
+)
 def weierstrass(
     seed: Seed, *, degree: Annotated[int, Range(40, 200)] = 40,
     target: Literal["kink", "step"] = "kink",
@@ -68,7 +72,11 @@ def weierstrass(
     })
 
 
-@claim(control={"family": "fixed degree"}, source="Bernstein 1914; Varga and Carpenter 1985")
+@claim(
+    control={"family": "fixed degree"},
+    refutes=["d times the error"],
+    source="Bernstein 1914; Varga and Carpenter 1985",
+)
 def best_polynomial_rate(
     seed: Seed, *, half_degree: Annotated[int, Range(4, 16)] = 4,
     family: Literal["growing degree", "fixed degree"] = "growing degree",
@@ -104,7 +112,11 @@ def _kink_grid(points: int) -> Float[Tensor, "N 1"]:
     return x[:, None]
 
 
-@claim(control={"phi": "cube"}, source="Leshno, Lin, Pinkus and Schocken 1993, theorem 1")
+@claim(
+    control={"phi": "cube"},
+    refutes=["sup error at the largest width"],
+    source="Leshno, Lin, Pinkus and Schocken 1993, theorem 1",
+)
 def nonpolynomial_is_universal(
     seed: Seed, *, width: Annotated[int, Range(512, 768)] = 512,
     scale: Annotated[float, Range(20, 100)] = 50.0,
@@ -154,7 +166,9 @@ def _sup_errors(
 
 
 @claim(
-    control={"criterion": "bounded"}, source="Leshno, Lin, Pinkus and Schocken 1993, theorem 1",
+    control={"criterion": "bounded"},
+    refutes=["criterion"],
+    source="Leshno, Lin, Pinkus and Schocken 1993, theorem 1",
     misprint=r"universal for bounded activation functions, e.g. sigmoid, ReLU",
 )
 def boundedness_not_needed(
@@ -189,7 +203,14 @@ def boundedness_not_needed(
     })
 
 
-@claim(control={"phi": "tanh"}, source="Leshno, Lin, Pinkus and Schocken 1993, theorem 1")
+@claim(
+    control={"phi": "tanh"},
+    refutes=[
+        "L = 1, error", "L = 1, differences of order 3", "L = 1, floor is reached", "L = 2, error",
+        "L = 2, differences of order 5", "L = 2, floor is reached",
+    ],
+    source="Leshno, Lin, Pinkus and Schocken 1993, theorem 1",
+)
 def polynomial_activation_fails(
     seed: Seed, *, layers: Annotated[int, Range(1, 3)] = 2,
     width: Annotated[int, Range(32, 128)] = 64, phi: Literal["square", "cube", "tanh"] = "square",
@@ -238,7 +259,11 @@ def _hidden(x: Tensor, phi: str, width: int, depth: int, rng: torch.Generator) -
     return x
 
 
-@claim(control={"directions": "one axis"}, source="Vostrecov and Kreines 1961; Pinkus 1999, sec. 3")
+@claim(
+    control={"directions": "one axis"},
+    refutes=["sup error at the largest width"],
+    source="Vostrecov and Kreines 1961; Pinkus 1999, sec. 3",
+)
 def ridge_functions_dense(
     seed: Seed, *, width: Annotated[int, Range(800, 1000)] = 800,
     scale: Annotated[float, Range(4, 8)] = 5.0,
@@ -256,7 +281,11 @@ def ridge_functions_dense(
     })
 
 
-@claim(control={"stretch": 2.0}, source="Leshno et al. 1993; Pinkus 1999, sec. 3")
+@claim(
+    control={"stretch": 2.0},
+    refutes=["error"],
+    source="Leshno et al. 1993; Pinkus 1999, sec. 3",
+)
 def lifting(
     seed: Seed, *, terms: Annotated[int, Range(1, 20)] = 6,
     width: Annotated[int, Range(16, 64)] = 32, stretch: Annotated[float, Range(0.1, 4)] = 1.0,

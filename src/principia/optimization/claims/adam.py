@@ -85,7 +85,9 @@ def _formula(
 
 
 @claim(
-    control={"bias_correction": False}, source="Kingma and Ba 2015, sec. 2.1 and 3",
+    control={"bias_correction": False},
+    refutes=["start at 0"],
+    source="Kingma and Ba 2015, sec. 2.1 and 3",
     misprint=r"$\hat m,\hat v$ used but never defined: a start at 0 that is not corrected",
 )
 def first_step_is_lr(
@@ -229,6 +231,7 @@ def is_rmsprop_with_momentum(
 
 @claim(
     control={"bound": "two_case"},
+    refutes=["growing gradients"],
     source="the inequality of Cauchy and Schwarz; Kingma and Ba 2015, sec. 2.1, for two cases",
 )
 def steps_are_bounded(

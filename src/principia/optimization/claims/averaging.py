@@ -36,7 +36,11 @@ from principia.optimization.sgd import Slopes, batches
 Sigma = Annotated[float, Range(0.1, 10)]
 
 
-@claim(control={"decay": "β"}, source="by construction; torch.optim.swa_utils")
+@claim(
+    control={"decay": "β"},
+    refutes=["exponential", "exponential, here", "exponential of a problem"],
+    source="by construction; torch.optim.swa_utils",
+)
 def torch_average_is_the_formula(
     seed: Seed, *, updates: Annotated[int, Range(5, 200)] = 50,
     beta: Annotated[float, Range(0.01, 0.99)] = 0.1,
@@ -89,7 +93,11 @@ def torch_average_is_the_formula(
     return every(parts)
 
 
-@claim(control={"evaluate": "last"}, source="Polyak and Juditsky 1992; Ruppert 1988")
+@claim(
+    control={"evaluate": "last"},
+    refutes=["average"],
+    source="Polyak and Juditsky 1992; Ruppert 1988",
+)
 def averaging_reaches_one_over_t(
     seed: Seed, *, alpha: Annotated[float, Range(0.4, 0.55)] = 0.5, sigma: Sigma = 1.0,
     curvature: Annotated[float, Range(0.1, 10)] = 1.0,
@@ -240,7 +248,11 @@ def ema_variance_factor(
     )
 
 
-@claim(control={"of": "two runs"}, source="Izmailov et al. 2018, sec. 3; Frankle et al. 2020")
+@claim(
+    control={"of": "two runs"},
+    refutes=["two runs"],
+    source="Izmailov et al. 2018, sec. 3; Frankle et al. 2020",
+)
 def average_needs_one_basin(
     seed: Seed, *, hidden: Annotated[int, Range(16, 64)] = 32,
     lr: Annotated[float, Range(0.3, 0.6)] = 0.5, steps: Annotated[int, Range(300, 1000)] = 400,

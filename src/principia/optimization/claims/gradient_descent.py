@@ -82,7 +82,11 @@ def _descent(problem: Problem, lr: float, steps: int, *record: Any, **options: A
     return descend(problem, sgd, steps, record=record or ("value",))
 
 
-@claim(control={"understated": 4.0}, source="Nesterov 2018, lemma 1.2.3 and sec. 1.2.3")
+@claim(
+    control={"understated": 4.0},
+    refutes=["a bowl"],
+    source="Nesterov 2018, lemma 1.2.3 and sec. 1.2.3",
+)
 def descent_lemma(
     seed: Seed, *, points: Points = 200, dim: Dim = 10, kappa: Kappa = 100.0,
     understated: Annotated[float, Range(1, 10)] = 1.0,
@@ -121,7 +125,9 @@ def _bowl(seed: Seed, dim: int, kappa: float) -> Quadratic:
 
 
 @claim(
-    control={"form": "printed"}, source="Nesterov 2018, sec. 1.2.3",
+    control={"form": "printed"},
+    refutes=["along the axes", "a bowl", "logistic risk"],
+    source="Nesterov 2018, sec. 1.2.3",
     misprint=r"$h(\theta^{t+1})=h(\theta^t)-\frac1{2L}\Vert h(\theta^t)\Vert^2$",
 )
 def sufficient_decrease_is_a_bound(
@@ -150,7 +156,9 @@ def sufficient_decrease_is_a_bound(
 
 
 @claim(
-    control={"form": "printed"}, source="Polyak 1987, Introduction to optimization, sec. 1.4.1",
+    control={"form": "printed"},
+    refutes=["2/L converges"],
+    source="Polyak 1987, Introduction to optimization, sec. 1.4.1",
     misprint=r"the step is $\eta=1/L$ or $2/L$",
 )
 def stable_iff_below_two_over_smoothness(
@@ -211,7 +219,7 @@ def best_fixed_step(
     })
 
 
-@claim(control={"lr_scale": 2.0}, source="Nesterov 2018, sec. 1.2.3")
+@claim(control={"lr_scale": 2.0}, refutes=["a bowl"], source="Nesterov 2018, sec. 1.2.3")
 def critical_point_within_budget(
     seed: Seed, *, starts: Points = 500, steps: Annotated[int, Range(200, 2000)] = 200,
     lr_scale: Annotated[float, Range(1, 2)] = 1.0,
@@ -315,7 +323,7 @@ def iterations_grow_with_condition_number(
     return slope(kappas, needed, 1.0, tol=0.05, why=why, labels=("κ", "steps"))
 
 
-@claim(control={"half": False}, source="Taylor's theorem")
+@claim(control={"half": False}, refutes=["order of the error"], source="Taylor's theorem")
 def second_order_prediction(
     seed: Seed, *, hidden: Annotated[int, Range(1, 50)] = 8,
     networks: Annotated[int, Range(20, 500)] = 50, half: bool = True,
@@ -358,7 +366,11 @@ def second_order_prediction(
     })
 
 
-@claim(control={"lam": 0.25}, source="Nesterov 2018, sec. 1.2.3 and 2.2.3")
+@claim(
+    control={"lam": 0.25},
+    refutes=["a bowl: no increase"],
+    source="Nesterov 2018, sec. 1.2.3 and 2.2.3",
+)
 def proximal_view(
     seed: Seed, *, points: Cloud = 1000, dim: Dim = 10, kappa: Kappa = 100.0,
     lam: Annotated[float, Range(0.1, 10)] = 0.51,

@@ -107,7 +107,11 @@ def _train(
                     getattr(layer, name).copy_(one)
 
 
-@claim(control={"problem": "convex quadratic"}, source="Goodfellow et al. 2016, fig. 8.1")
+@claim(
+    control={"problem": "convex quadratic"},
+    refutes=["longest gradient / first"],
+    source="Goodfellow et al. 2016, fig. 8.1",
+)
 def gradient_norm_can_grow(
     seed: Seed, *, width: Annotated[int, Range(16, 64)] = 32,
     scale: Annotated[float, Range(0.25, 0.4)] = 0.3, lr: Annotated[float, Range(0.1, 0.2)] = 0.2,
@@ -159,7 +163,11 @@ def _gradient_descent(
         sgd.step()
 
 
-@claim(control={"train_steps": 0}, source="Garipov et al. 2018, sec. 3")
+@claim(
+    control={"train_steps": 0},
+    refutes=["barrier of the curve"],
+    source="Garipov et al. 2018, sec. 3",
+)
 def modes_are_connected(
     seed: Seed, *, width: Annotated[int, Range(32, 80)] = 64,
     train_steps: Annotated[int, Range(0, 1000)] = 500,
@@ -204,7 +212,11 @@ def modes_are_connected(
     })
 
 
-@claim(control={"alpha": 1.0}, source="Dinh et al. 2017, sec. 4")
+@claim(
+    control={"alpha": 1.0},
+    refutes=["sharpness / before", "rise in random directions"],
+    source="Dinh et al. 2017, sec. 4",
+)
 def sharpness_is_not_invariant(
     seed: Seed, *, alpha: Annotated[float, Range(1, 100)] = 10.0,
     layer: Annotated[int, Range(1, 2)] = 1, width: Annotated[int, Range(8, 24)] = 12,
@@ -315,7 +327,11 @@ def ticket_beats_reinitialization(
     )
 
 
-@claim(control={"rewind": "late"}, source="Frankle and Carbin 2019, sec. 1")
+@claim(
+    control={"rewind": "late"},
+    refutes=["surviving weights that differ"],
+    source="Frankle and Carbin 2019, sec. 1",
+)
 def rewind_is_exact(
     seed: Seed, *, share: Annotated[float, Range(0.1, 0.6)] = 0.3,
     rounds: Annotated[int, Range(1, 5)] = 3, scope: Literal["global", "layer"] = "global",

@@ -80,7 +80,10 @@ def constant_gradient_step(
 
 
 @claim(
-    control={"beta": 1.0}, source="Polyak 1964", misprint=r"$\beta\in[0,1]$; at 1 nothing is damped"
+    control={"beta": 1.0},
+    refutes=["below the limit"],
+    source="Polyak 1964",
+    misprint=r"$\beta\in[0,1]$; at 1 nothing is damped",
 )
 def beta_below_one(
     seed: Seed, *, beta: Annotated[float, Range(0, 1)] = 0.99,
@@ -112,7 +115,9 @@ def beta_below_one(
 
 
 @claim(
-    control={"form": "printed"}, source="Kingma and Ba 2015, sec. 3, for the correction",
+    control={"form": "printed"},
+    refutes=["first step", "last value"],
+    source="Kingma and Ba 2015, sec. 3, for the correction",
     misprint=r"$\hat m=m/(1-\alpha)^t$ and $\theta\leftarrow\theta-\eta\hat m$",
 )
 def ema_momentum_bias_correction(

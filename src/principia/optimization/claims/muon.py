@@ -75,7 +75,11 @@ def _semi_orthogonal(M: Tensor) -> Tensor:
     return Q.mT if wide else Q
 
 
-@claim(control={"step": "gradient"}, source="Fan and Hoffman 1955; Bernstein and Newhouse 2024")
+@claim(
+    control={"step": "gradient"},
+    refutes=["gain", "others"],
+    source="Fan and Hoffman 1955; Bernstein and Newhouse 2024",
+)
 def steepest_in_spectral_norm(
     seed: Seed, *, rows: Side = 32, columns: Side = 16, rivals: Draws = 1000,
     step: Literal["orthogonal", "gradient"] = "orthogonal",
@@ -103,7 +107,7 @@ def steepest_in_spectral_norm(
     })
 
 
-@claim(control={"steps": 1}, source="Jordan et al. 2024")
+@claim(control={"steps": 1}, refutes=["lowest"], source="Jordan et al. 2024")
 def quintic_range(
     seed: Seed, *, steps: Annotated[int, Range(1, 10)] = 5,
     grid: Annotated[int, Range(100, 20_000)] = 2000, side: Side = 32,
@@ -172,7 +176,11 @@ def cubic_converges(
     })
 
 
-@claim(control={"optimizer": "SGD"}, source="Jordan et al. 2024, on why it works")
+@claim(
+    control={"optimizer": "SGD"},
+    refutes=["condition number", "steps to half the error"],
+    source="Jordan et al. 2024, on why it works",
+)
 def rare_directions_amplified(
     seed: Seed, *, side: Side = 16, rarest: Annotated[float, Range(5e-5, 5e-4)] = 1e-4,
     lr: Annotated[float, Range(0.02, 0.1)] = 0.02, optimizer: Literal["Muon", "SGD"] = "Muon",
@@ -247,7 +255,11 @@ def rms_step_is_shape_free(
     )
 
 
-@claim(control={"wide": True}, source="Jordan et al. 2024; torch.optim.Muon")
+@claim(
+    control={"wide": True},
+    refutes=["longest", "nesterov, longest"],
+    source="Jordan et al. 2024; torch.optim.Muon",
+)
 def torch_muon_agrees(
     seed: Seed, *, rows: Annotated[int, Range(128, 256)] = 128,
     columns: Annotated[int, Range(32, 64)] = 32, steps: Annotated[int, Range(2, 100)] = 50,

@@ -30,7 +30,11 @@ L, MU = 25.0, 1.0  # of Lessard's function
 CAREFUL = 0.5 / L  # a step of 1/L would land on its minimum at once
 
 
-@claim(control={"compared_with": "iterate"}, source="Sutskever et al. 2013, sec. 2")
+@claim(
+    control={"compared_with": "iterate"},
+    refutes=["torch's parameters"],
+    source="Sutskever et al. 2013, sec. 2",
+)
 def torch_nesterov_is_lookahead(
     seed: Seed, *, beta: Annotated[float, Range(0.1, 0.99)] = 0.9, starts: Starts = 20,
     compared_with: Literal["lookahead", "iterate"] = "lookahead",
@@ -60,7 +64,7 @@ def _lessard(seed: Seed, starts: int) -> Problem:
     return Lessard().at(4 * torch.randn(starts, 1, generator=seed.torch(), dtype=torch.float64))
 
 
-@claim(control={"beta": 0.1}, source="by definition")
+@claim(control={"beta": 0.1}, refutes=["points"], source="by definition")
 def beta_zero_is_gd(
     seed: Seed, *, beta: Annotated[float, Range(0, 0.99)] = 0.0, starts: Starts = 20,
     steps: Annotated[int, Range(10, 500)] = 40,
@@ -126,7 +130,11 @@ def _shares(beta: Any, steps: int) -> Tensor:
     return torch.cat(shares)
 
 
-@claim(control={"rate": "squared"}, source="Nesterov 2018, sec. 2.2.1, constant share")
+@claim(
+    control={"rate": "squared"},
+    refutes=["quadratics"],
+    source="Nesterov 2018, sec. 2.2.1, constant share",
+)
 def strongly_convex_rate(
     seed: Seed, *, largest: Annotated[float, Range(1000, 30_000)] = 10_000.0,
     dim: Annotated[int, Range(2, 200)] = 50, rate: Literal["root", "squared"] = "root",
@@ -184,7 +192,9 @@ def _bound(problem: Problem, lr: float, steps: int, power: int = 1) -> Tensor:
 
 
 @claim(
-    control={"gradient_at": "iterate"}, source="Lessard, Recht and Packard 2016, sec. 4.5 and 4.6",
+    control={"gradient_at": "iterate"},
+    refutes=["the last three"],
+    source="Lessard, Recht and Packard 2016, sec. 4.5 and 4.6",
     misprint=r"$v\leftarrow\alpha v+\varepsilon\nabla R(\theta+\alpha v)$, with which $\theta$ is "
     r"never moved; by $\theta\leftarrow\theta+v$ it climbs",
 )

@@ -33,7 +33,9 @@ from principia.optimization.sgd import SampledSquares, per_sample_gradients
 
 
 @claim(
-    control={"form": "printed"}, source="Nocedal and Wright 2006, sec. 3.3 and 5.1, in the norm A",
+    control={"form": "printed"},
+    refutes=["η = 9 converges"],
+    source="Nocedal and Wright 2006, sec. 3.3 and 5.1, in the norm A",
     misprint=r"$A\succeq\nabla^2f\succeq aA$ allows every $\eta<1/a$",
 )
 def preconditioned_step_limit(
@@ -90,7 +92,11 @@ def _path(problem: Problem, lr: float, preconditioner: Any, steps: int) -> Tenso
     return descend(problem, optimizer, steps, record=("theta",))["theta"]
 
 
-@claim(control={"inner": 2}, source="Hestenes and Stiefel 1952; Nocedal and Wright 2006, sec. 7.1")
+@claim(
+    control={"inner": 2},
+    refutes=["relative difference"],
+    source="Hestenes and Stiefel 1952; Nocedal and Wright 2006, sec. 7.1",
+)
 def newton_cg_is_newton(
     seed: Seed, *, dim: Annotated[int, Range(4, 64)] = 64,
     samples: Annotated[int, Range(200, 1000)] = 300, l2: Annotated[float, Range(0.01, 1)] = 0.01,
@@ -138,7 +144,11 @@ def _newton_step(problem: Problem, **options: Any) -> Tensor:
     return (problem.theta - twin.theta).detach()[0]
 
 
-@claim(control={"mode": "plain", "damping": 0.0}, source="Dauphin et al. 2014, sec. 3 and 4")
+@claim(
+    control={"mode": "plain", "damping": 0.0},
+    refutes=["plain ends at a minimum"],
+    source="Dauphin et al. 2014, sec. 3 and 4",
+)
 def newton_is_drawn_to_saddles(
     seed: Seed, *, y: Annotated[float, Range(0.01, 0.4)] = 0.1,
     damping: Annotated[float, Range(0, 0.3)] = 0.05, steps: Annotated[int, Range(40, 100)] = 40,
@@ -172,7 +182,11 @@ def newton_is_drawn_to_saddles(
     })
 
 
-@claim(control={"inputs": "raw"}, source="LeCun, Bottou, Orr and Müller 1998, sec. 4.3 and 5.3")
+@claim(
+    control={"inputs": "raw"},
+    refutes=["gradient after one step of size 1", "ends of the spectrum"],
+    source="LeCun, Bottou, Orr and Müller 1998, sec. 4.3 and 5.3",
+)
 def whitening_is_preconditioning(
     seed: Seed, *, features: Annotated[int, Range(2, 10)] = 10,
     stretch: Annotated[float, Range(0.1, 10)] = 1.0, kind: Literal["pca", "zca"] = "pca",
@@ -214,7 +228,11 @@ def whitening_is_preconditioning(
     })
 
 
-@claim(control={"link": "squared loss on a sigmoid"}, source="Amari 1998; Martens 2020, sec. 9.2")
+@claim(
+    control={"link": "squared loss on a sigmoid"},
+    refutes=["Fisher information and Hessian", "natural gradient and Newton's step"],
+    source="Amari 1998; Martens 2020, sec. 9.2",
+)
 def natural_gradient_is_newton(
     seed: Seed, *, samples: Annotated[int, Range(100, 1000)] = 200,
     dim: Annotated[int, Range(1, 20)] = 5, classes: Annotated[int, Range(2, 6)] = 2,

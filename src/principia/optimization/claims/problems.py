@@ -34,7 +34,15 @@ from principia.optimization.problems import (
 TWO_PI = 2 * math.pi
 
 
-@claim(control={"factor": 0.9}, source="by calculation; Karimi, Nutini and Schmidt 2016, sec. 2.2")
+@claim(
+    control={"factor": 0.9},
+    refutes=[
+        "sine bowl: L", "sine bowl: PL", "Lessard: L", "Lessard: strong convexity", "quadratic: L",
+        "quadratic: PL", "quadratic: strong convexity", "logistic: PL",
+        "logistic: strong convexity",
+    ],
+    source="by calculation; Karimi, Nutini and Schmidt 2016, sec. 2.2",
+)
 def declared_constants(
     seed: Seed, *, pairs: Annotated[int, Range(500, 20_000)] = 4000,
     dim: Annotated[int, Range(2, 30)] = 6, factor: Annotated[float, Range(0.5, 1)] = 1.0,
@@ -81,7 +89,7 @@ def declared_constants(
     )
 
 
-@claim(control={"barrier": 0.5}, source="by calculation")
+@claim(control={"barrier": 0.5}, refutes=["top between the wells"], source="by calculation")
 def known_places(
     seed: Seed, *, u: Annotated[float, Range(0.2, 10)] = 2.0,
     barrier: Annotated[float, Range(0, 1)] = 0.25,
@@ -116,7 +124,7 @@ def known_places(
     )
 
 
-@claim(control={"claimed": 2.0}, source="by construction")
+@claim(control={"claimed": 2.0}, refutes=["variance"], source="by construction")
 def noise_is_added_to_the_gradient(
     seed: Seed, *, sigma: Annotated[float, Range(0.1, 10)] = 1.0,
     rows: Annotated[int, Range(2000, 100_000)] = 20_000,

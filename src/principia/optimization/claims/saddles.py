@@ -58,7 +58,11 @@ def gd_stalls_on_the_stable_manifold(
     })
 
 
-@claim(control={"point": "minimum"}, source="Ge et al. 2015, sec. 3, in one dimension")
+@claim(
+    control={"point": "minimum"},
+    refutes=["rows that stayed"],
+    source="Ge et al. 2015, sec. 3, in one dimension",
+)
 def escape_time_is_logarithmic(
     seed: Seed, *, curvature: Annotated[float, Range(0.5, 2)] = 1.0,
     lr: Annotated[float, Range(0.05, 0.3)] = 0.1, rows: Annotated[int, Range(1000, 5000)] = 1000,
@@ -174,7 +178,7 @@ class _SampledSaddle(Problem):
         return self.saddle(self.theta) + pull * self.theta[:, -1]
 
 
-@claim(control={"optimizer": "SGD"}, source="by the chain rule")
+@claim(control={"optimizer": "SGD"}, refutes=["rows that stayed"], source="by the chain rule")
 def sgd_noise_can_vanish(
     seed: Seed, *, optimizer: Literal["NoisyGD", "SGD"] = "NoisyGD", rows: Rows = 500,
     label_noise: Annotated[float, Range(0, 1)] = 0.5,

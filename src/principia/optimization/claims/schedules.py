@@ -38,7 +38,11 @@ LOST = 1e9  # a loss from which nothing comes back
 HIDDEN, SEQUENCES = 128, 16  # of the recurrent network: its units, and the sequences of a step
 
 
-@claim(control={"noise": 0.0}, source="the variance of a linear recursion; Robbins and Monro 1951")
+@claim(
+    control={"noise": 0.0},
+    refutes=["ratio"],
+    source="the variance of a linear recursion; Robbins and Monro 1951",
+)
 def decay_shrinks_the_ball(
     seed: Seed, *, lr: Annotated[float, Range(0.05, 0.5)] = 0.3,
     curvature: Annotated[float, Range(0.5, 1.5)] = 1.0,

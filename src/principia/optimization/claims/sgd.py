@@ -48,7 +48,11 @@ Draws = Annotated[int, Range(20_000, 50_000)]
 Size = Annotated[float, Range(0.1, 10)]
 
 
-@claim(control={"reduction": "sum"}, source="Robbins and Monro 1951; Cochran 1977, theorem 2.1")
+@claim(
+    control={"reduction": "sum"},
+    refutes=["gradient", "value"],
+    source="Robbins and Monro 1951; Cochran 1977, theorem 2.1",
+)
 def minibatch_gradient_is_unbiased(
     seed: Seed, *, samples: Annotated[int, Range(6, 13)] = 9,
     batch: Annotated[int, Range(2, 5)] = 4, dim: Dim = 3,
@@ -123,7 +127,7 @@ def risk_gradient_is_expectation(
     )
 
 
-@claim(control={"factor": "1"}, source="Cochran 1977, theorem 2.2")
+@claim(control={"factor": "1"}, refutes=["without replacement"], source="Cochran 1977, theorem 2.2")
 def variance_falls_as_one_over_batch(
     seed: Seed, *, samples: Annotated[int, Range(4, 12)] = 9, dim: Dim = 3, draws: Draws = 20_000,
     factor: Literal["(N - K) / (N - 1)", "1"] = "(N - K) / (N - 1)",
@@ -159,7 +163,9 @@ def variance_falls_as_one_over_batch(
 
 
 @claim(
-    control={"form": "printed"}, source="Robbins and Monro 1951",
+    control={"form": "printed"},
+    refutes=["squares, one decade to the next"],
+    source="Robbins and Monro 1951",
     misprint=r"$\eta_t=1/\sqrt t$ satisfies both conditions of Robbins and Monro",
 )
 def robbins_monro_window(
@@ -317,7 +323,11 @@ def interpolation_removes_the_ball(
     })
 
 
-@claim(control={"order": "replacement"}, source="by construction; a coupon collector's count")
+@claim(
+    control={"order": "replacement"},
+    refutes=["how often each is seen"],
+    source="by construction; a coupon collector's count",
+)
 def permutation_sees_each_once(
     seed: Seed, *, samples: Annotated[int, Range(10, 2000)] = 100,
     size: Annotated[int, Range(1, 10)] = 8, epochs: Annotated[int, Range(20, 200)] = 100,
@@ -394,7 +404,7 @@ def sorted_order_unlearns(
     )
 
 
-@claim(control={"theta": "fixed"}, source="Breiman and Freedman 1983")
+@claim(control={"theta": "fixed"}, refutes=["train", "test"], source="Breiman and Freedman 1983")
 def empirical_risk_is_optimistic(
     seed: Seed, *, samples: Annotated[int, Range(50, 100)] = 60,
     dim: Annotated[int, Range(4, 30)] = 20, sigma: Size = 1.0,

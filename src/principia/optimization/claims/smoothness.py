@@ -51,6 +51,7 @@ Many = Annotated[int, Range(100, 20_000)]
 
 @claim(
     control={"form": "printed"},
+    refutes=["steepest pair"],
     source="Nesterov 2018, lemma 1.2.2",
     misprint=r"L-smooth iff $\lambda_{\max}(\nabla^2h)\le L$: true for convex h only",
 )
@@ -127,6 +128,7 @@ def _curvatures(rng: torch.Generator) -> tuple[list[float], list[float]]:
 
 @claim(
     control={"form": "printed"},
+    refutes=["quadratic", "logistic"],
     source="Nesterov 2018, lemma 1.2.3",
     misprint=r"$\frac L2\Vert w-v\Vert$, without the square",
 )
@@ -177,7 +179,11 @@ def _hessian_at(problem: Problem, point: Tensor) -> Tensor:
     return hvp(lambda theta: problem.value(theta).sum(), there, axes)
 
 
-@claim(control={"problem": "quartic"}, source="Karimi, Nutini and Schmidt 2016, theorem 2")
+@claim(
+    control={"problem": "quartic"},
+    refutes=["quartic: PL"],
+    source="Karimi, Nutini and Schmidt 2016, theorem 2",
+)
 def strong_convexity_implies_pl(
     seed: Seed, *, mu: Annotated[float, Range(0.01, 1)] = 0.1, dim: Dim = 10,
     points: Many = 10_000, problem: Literal["strongly convex", "quartic"] = "strongly convex",
@@ -231,6 +237,7 @@ def strong_convexity_implies_pl(
 
 @claim(
     control={"form": "printed"},
+    refutes=["quadratic", "x² + 3 sin² x", "Lessard", "logistic, l2 = 0.1"],
     source="Nesterov 2018, sec. 1.2.2, with the minimizer as second point",
     misprint=r"L tells how big the gradient can be: $\Vert\nabla h\Vert\le L$",
 )
@@ -272,6 +279,7 @@ def _steepness(problem: Problem, theta: Tensor) -> Tensor:
 
 @claim(
     control={"model": "tanh network"},
+    refutes=["curvature along the gradient"],
     source="Boyd and Vandenberghe 2004, sec. 3.1.4",
     misprint="the Hessian is positive semidefinite, so the second term is always positive (said of "
     "network losses)",
@@ -314,7 +322,11 @@ def _along_gradient(problem: Problem, theta: Tensor) -> Tensor:
     return (g * bent).sum(dim=1) / (g * g).sum(dim=1)
 
 
-@claim(control={"start": "zero"}, source="Liu, Zhu and Belkin 2022, sec. 3 and 4")
+@claim(
+    control={"start": "zero"},
+    refutes=["along training"],
+    source="Liu, Zhu and Belkin 2022, sec. 3 and 4",
+)
 def pl_holds_only_locally(
     seed: Seed, *, width: Annotated[int, Range(128, 512)] = 256,
     steps: Annotated[int, Range(20, 500)] = 300, samples: Annotated[int, Range(50, 300)] = 200,
