@@ -1,13 +1,15 @@
 r"""Walks through a source and plants every bug that there is, but where no claim could look.
 
 Left out are docstrings, annotations, imports, `__all__`, decorators, types, what a thing says of
-itself, and all that serves an error or a warning: a check whose whole body raises is guarded by
-tests of errors. Defaults stay in: whoever leaves an argument out gets them.
+itself, and all that serves an error or a warning: a check whose whole body raises, and one that
+gives nothing back and says by its name that it refuses, are guarded by tests of errors. Defaults
+stay in: whoever leaves an argument out gets them.
 """
 
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 
 from principia.lab.mutation.expressions import AXIS, REDUCES, changes_of, condition, swap
@@ -17,6 +19,7 @@ __all__ = ["bugs_in"]
 
 SPEAKS = {"__repr__", "__str__", "extra_repr", "__sklearn_tags__"}  # of itself
 TELLS = {"usage_error", "warn", "UsageError"}
+REFUSES = re.compile(r"_?(need|check|refuse|warn)(_|$)")  # names of functions that may only raise
 MACHINERY = {  # keyword arguments that say how, not what
     "strict", "stacklevel", "dtype", "device", "persistent", "maxsize", "memory_format",
     "non_blocking", "copy",
@@ -54,7 +57,7 @@ class _Walk:
         self.reach = self._lines(node) if inside else None
         match node:
             case ast.FunctionDef() | ast.AsyncFunctionDef():
-                if node.name not in SPEAKS:
+                if node.name not in SPEAKS and not _only_refuses(node):
                     name = f"{function}.{node.name}".lstrip(".")
                     for default in (*node.args.defaults, *node.args.kw_defaults):
                         self.function = name
@@ -65,6 +68,8 @@ class _Walk:
             case ast.Import() | ast.ImportFrom() | ast.Raise() | ast.Assert():
                 pass
             case ast.Global() | ast.Nonlocal() | ast.Delete() | ast.Pass():
+                pass
+            case ast.Expr(value=ast.Call() as call) if REFUSES.match(_called(call)):
                 pass
             case ast.If() if _is_guard(node):
                 self.body(node.orelse, function, inside=inside)
@@ -152,6 +157,12 @@ def _is_guard(node: ast.If) -> bool:
     *rest, last = node.body
     ends = isinstance(last, ast.Raise) or _warns(last)
     return ends and all(isinstance(one, (ast.Assign, ast.Import, ast.ImportFrom)) for one in rest)
+
+
+def _only_refuses(node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+    """Tell whether a function gives nothing back, and says by its name that it refuses."""
+    gives = (one.value for one in ast.walk(node) if isinstance(one, ast.Return))
+    return REFUSES.match(node.name) is not None and not any(gives)
 
 
 def _warns(node: ast.stmt) -> bool:
