@@ -50,14 +50,19 @@ def equals_autograd(
 ) -> Evidence:
     r"""The recursion gives the gradient, by $W^l$ and $b^l$, and at every layer, $\delta^l$."""
     rng, depths, gaps, signals, quotients, bounds = seed.torch(), [], [], [], [], []
-    kinds = itertools.product(range(1, depth + 1), ("sigmoid", "tanh", "relu", "gelu"), LOSSES)
-    for layers, activation, loss in kinds:
+    losses: list[list[Tensor]] = [[], []]
+    kinds = itertools.product(range(1, depth + 1), ("sigmoid", "tanh", "relu", "gelu"), (0, 1))
+    for place, (layers, activation, other) in enumerate(kinds):
+        draw = (_numbers, _classes, _shares, _holes)[(place // 2 + 2 * other + layers) % 4]
+        loss = F.mse_loss if draw is _numbers else F.cross_entropy
         sizes, out = [5, *[width] * (layers - 1), 3], activation if loss is F.mse_loss else None
         mlp = MLP(sizes, activation=activation, out_activation=out, rng=rng).double()
-        x, y = randn(rng, batch, 5), _targets(rng, batch, loss)
+        x, y = randn(rng, batch, 5), draw(rng, batch)
         value, found = (backprop if slope == "kept" else _slopeless)(mlp, x, y, loss)
         of_layers = (error_signals if slope == "kept" else _slopeless_signals)(mlp, x, y, loss)
         exact, deltas = _by_autograd(mlp, x, y, loss)
+        for side, one in zip(losses, (value, loss(mlp(x), y)), strict=True):
+            side.append(one.detach())
         depths.append(layers)
         gaps.append(max(gap(found[name], exact[name]) for name in exact))
         signals += map(gap, of_layers, deltas)
@@ -84,15 +89,27 @@ def equals_autograd(
         "finite differences": equal(
             quotients, 0, tol=bounds, why="1e-6 of the gradient's length, and rounding of the loss"
         ),
+        "losses": equal_to_rounding(*map(torch.stack, losses)),
         "BackpropTrainer": _same_descent(seed.child("steps"), width, depth, batch),
     })
 
 
-def _targets(rng: torch.Generator, rows: int, loss: Loss) -> Tensor:
-    """Draw what a loss compares three outputs with: numbers, or classes."""
-    if loss is F.mse_loss:
-        return randn(rng, rows, 3)
+def _numbers(rng: torch.Generator, rows: int) -> Tensor:
+    return randn(rng, rows, 3)
+
+
+def _classes(rng: torch.Generator, rows: int) -> Tensor:
     return torch.randint(3, (rows,), generator=rng)
+
+
+def _shares(rng: torch.Generator, rows: int) -> Tensor:
+    """Draw what torch takes for a distribution over the classes, whatever its sum."""
+    return torch.rand(rows, 3, generator=rng, dtype=torch.float64)
+
+
+def _holes(rng: torch.Generator, rows: int) -> Tensor:
+    """Draw classes of which torch leaves out each third."""
+    return _classes(rng, rows).index_fill(0, torch.arange(0, rows, 3), -100)
 
 
 @torch.no_grad()
@@ -125,15 +142,29 @@ def _same_descent(seed: Seed, width: int, depth: int, batch: int) -> Evidence:
     """Compare a few steps with those of autograd, on a loss whose derivative is not known here."""
     rng, loss = seed.torch(), functools.partial(F.cross_entropy, label_smoothing=0.1)
     ours = MLP([5, *[width] * (depth - 1), 3], activation="tanh", rng=rng).double()
-    theirs, x, y = copy.deepcopy(ours), randn(rng, batch, 5), _targets(rng, batch, loss)
-    trainer = BackpropTrainer(ours, lr=0.3, loss=loss)
-    sgd = torch.optim.SGD(theirs.parameters(), 0.3)
-    for _ in range(5):
-        trainer.step(x, y)
-        sgd.zero_grad()
-        loss(theirs(x), y).backward()
-        sgd.step()
-    return equal_to_rounding(*(parameters_to_vector(one.parameters()) for one in (ours, theirs)))
+    if depth > 3:
+        ours.layers[2] = ours.layers[1]  # one layer in two places gets the gradients of both
+    theirs, x, y = copy.deepcopy(ours), randn(rng, batch, 5), _classes(rng, batch)
+    seen: list[list[Tensor]] = [[], []]
+    for rates in ({}, {"lr": 0.3}):
+        trainer = BackpropTrainer(ours, loss=loss, **rates)
+        sgd = torch.optim.SGD(theirs.parameters(), **{"lr": 0.1, **rates})
+        for _ in range(3):
+            sgd.zero_grad()
+            value = loss(theirs(x), y)
+            for side, one in zip(seen, (trainer.step(x, y), value), strict=True):
+                side.append(one.detach())
+            value.backward()
+            sgd.step()
+        with torch.no_grad():
+            seen[0].append(trainer(ours, (x, y)))
+            seen[1].append(loss(theirs(x), y))
+    trainer(ours, (x, y))  # adds to what the last step has left, as `backward` does
+    loss(theirs(x), y).backward()
+    for side, net in zip(seen, (ours, theirs), strict=True):
+        side += [parameters_to_vector(net.parameters()).detach()]
+        side += [parameters_to_vector([one.grad for one in net.parameters()])]
+    return equal_to_rounding(*(torch.cat([one.flatten() for one in side]) for side in seen))
 
 
 def gap(found: Tensor, exact: Tensor) -> float:
@@ -275,7 +306,7 @@ def batch_gradient_is_mean(
         def of_one(weights: Any, x: Tensor, y: Tensor, loss: Loss = loss) -> Tensor:
             return loss(torch.func.functional_call(mlp, weights, x[None]), y[None])
 
-        y = _targets(rng, batch, loss)
+        y = (_numbers if loss is F.mse_loss else _classes)(rng, batch)
         each = torch.func.vmap(torch.func.grad(of_one), in_dims=(None, 0, 0))(weights, x, y)
         samples = torch.cat([one.flatten(1) for one in each.values()], dim=1)  # (B, parameters)
         joined = samples.mean(dim=0) if over_batch == "mean" else samples.sum(dim=0)
