@@ -57,6 +57,8 @@ def test_claims_catch_planted_bugs(old, new, claim):
         ("g * (1 - y * y), 2", "g * (1 - y), 2", "sums_over_paths", ["reverse mode"]),
         ("k) for edge in node.edges)", "k) for edge in node.edges[:1])", "sums_over_paths",
          ["paths"]),
+        ("value=node.value, gradient", "value=-node.value, gradient", "sums_over_paths",
+         ["nodes"]),
         ("Edge(source, pull, each * size)", "Edge(source, pull, each * size * 3)", "linear_cost",
          ["networks"]),
         ("(b, torch.neg, 1)", "(b, torch.neg, 0)", "linear_cost", ["counted by hand"]),

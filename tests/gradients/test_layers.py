@@ -82,21 +82,19 @@ def test_claims_catch_planted_bugs(old, new, claim):
 @pytest.mark.parametrize(
     ("old", "new", "claim", "parts"),
     [
-        ("else delta.sum(dim=0)", "else delta.mean(dim=0)", "linear_layer", ["b"]),
-        ("else delta.sum(dim=0)", "else delta.mean(dim=0)", "linear_layer", ["LinearFn"]),
+        ("else delta.sum(dim=0)", "else delta.mean(dim=0)", "linear_layer", ["b", "LinearFn"]),
         ("(delta * f.derivative(z), None)", "(delta * f.derivative(f.module()(z)), None)",
          "elementwise_layer", ["every activation"]),
         ("(delta * f.derivative(z), None)", "(delta + f.derivative(z), None)", "relu_at_zero",
-         ["torch and the table at 0"]),
-        ("(delta * f.derivative(z), None)", "(delta + f.derivative(z), None)", "relu_at_zero",
-         ["at 0 the choice shows"]),
-        ("(delta * f.derivative(z), None)", "(delta + f.derivative(z), None)", "relu_at_zero",
-         ["gradients of torch"]),
-        ("z.softmax(dim=1) - (", "z.softmax(dim=1) + (", "fused_softmax", ["p - e_y"]),
+         ["torch and the table at 0", "at 0 the choice shows", "gradients of torch"]),
         ("z.softmax(dim=1) - (", "z.softmax(dim=1) + (", "fused_softmax",
-         ["both steps, one after the other"]),
+         ["p - e_y", "both steps, one after the other"]),
         ("delta.sum_to_size(ctx.shape)", "delta.sum_to_size(ctx.shape) / len(delta)",
          "broadcasting_sums", ["BroadcastAddFn"]),
+        ('layer["hardtanh"](z)', 'layer["elementwise"](z)', "every_layer", ["a network"]),
+        ("uniform_(-(n**-0.5), n**-0.5,", "uniform_(-(n**-0.5), 2 * n**-0.5,", "every_layer",
+         ["its first weights"]),
+        ("< CLEAR, z + 2 * CLEAR, z)", "< CLEAR, z, z)", "every_layer", ["draws on a kink"]),
     ],
 )
 def test_parts_catch_planted_bugs(old, new, claim, parts):

@@ -46,7 +46,7 @@ def any_graph(
     at_fan_outs: Literal["add", "overwrite"] = "add",
 ) -> Evidence:
     r"""Reverse mode is exact on every graph without cycles, where contributions are added."""
-    pairs = []
+    pairs = [_at_corners(seed)]
     for out, leaves, exact in _random_graphs(seed, graphs, nodes):
         if at_fan_outs == "add":
             totals = backward(out)
@@ -54,6 +54,18 @@ def any_graph(
             totals = sent_back(out, users_first(out), overwrite=True)
         pairs.append(_scaled(totals, leaves, exact))
     return equal_to_rounding(*torch.stack(pairs, dim=1))
+
+
+def _at_corners(seed: Seed) -> Tensor:
+    """Put gradients beside those of torch: on a kink, of sums of all, and of what is not used."""
+    def loss(a: Any, b: Any, c: Any, unused: Any) -> Any:
+        return (a.relu() + a * b.sum() + c * c.max()).sum()
+
+    values = torch.randn(LEAVES, SIDE, SIDE, generator=seed.child("corners").torch()).double()
+    values[0, 0] = 0.0
+    inputs = values.clone().requires_grad_()
+    (exact,) = torch.autograd.grad(loss(*inputs), inputs)
+    return torch.stack([torch.stack(grad(loss)(*values)), exact])
 
 
 def _random_graphs(
@@ -108,15 +120,19 @@ def sums_over_paths(
     inputs = values.clone().requires_grad_()
     (exact,) = torch.autograd.grad(_ladder(list(inputs)).sum(), inputs)
     reverse = grad(lambda *leaves: _ladder(list(leaves)).sum())(*values)
-    graph, ways = to_networkx(tape), Counter({0: 1})  # from the first leaf to each node
+    totals = backward(tape.nodes[-1].sum())
+    graph, ways = to_networkx(tape, totals), Counter({0: 1})  # from the first leaf to each node
     for node in nx.topological_sort(graph):
         for _, after in graph.out_edges(node):
             ways[after] += ways[node]
     counts = [len(products[leaves[0]]), ways[len(graph) - 1]]
+    carried = [node["value"] for _, node in graph.nodes(data=True)][: len(leaves)]
+    carried += [node["gradient"] for _, node in graph.nodes(data=True)][: len(leaves)]
     return every({
         "sum over paths": equal_to_rounding(torch.stack(sums), exact),
         "reverse mode": equal_to_rounding(torch.stack(reverse), exact),
         "paths": equal(counts, 2.0**rungs, tol=0, why="a count: two ways on at every rung"),
+        "nodes": equal_to_rounding(torch.stack(carried), torch.cat([values, exact])),
     })
 
 

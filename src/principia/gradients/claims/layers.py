@@ -14,6 +14,7 @@ from principia.gradients.layers import (
     LAYERS,
     BroadcastAddFn,
     ElementwiseFn,
+    LayeredClassifier,
     LinearFn,
     ResidualFn,
     SoftmaxCrossEntropyFn,
@@ -31,6 +32,7 @@ from principia.lab.evidence import (
     equal,
     equal_to_rounding,
     every,
+    mean_is,
     never,
 )
 from principia.lab.params import Choice, Range
@@ -44,13 +46,17 @@ Width = Annotated[int, Range(2, 64)]
 
 @claim(
     control={"over_batch": "mean"},
+    refutes=["gradients of torch", "x + sin x", *(f"{one}: gradcheck fails" for one in LAYERS)],
     source="Griewank and Walther 2008, ch. 3, layer by layer",
 )
 def every_layer(
     seed: Seed, *, layer: Annotated[str, Choice(("all", *LAYERS))] = "all",
     over_batch: Literal["sum", "mean"] = "sum",
 ) -> Evidence:
-    r"""The backward of each layer, with no average of its own, is the derivative of its forward."""
+    r"""The backward of each layer, with no average of its own, is the derivative of its forward.
+
+    So it is for a network of such layers, for each sample alone, too.
+    """
     rng, ours, theirs, failed = seed.torch(), [], [], {}
     for name in LAYERS if layer == "all" else (layer,):
         row = LAYERS[name]
@@ -63,6 +69,10 @@ def every_layer(
         delta = randn(rng, *row.reference(*operands).shape)
         ours.append(_pulled(tried.apply, operands, delta))
         theirs.append(_pulled(row.reference, operands, delta))
+        if name == "hardtanh":  # torch takes 0 on the kinks, too
+            ends = [torch.tensor([[-1.0, 1.0], [0.5, -3.0]]).double().requires_grad_()]
+            ours.append(_pulled(tried.apply, ends, delta[:2, :2]))
+            theirs.append(_pulled(row.reference, ends, delta[:2, :2]))
     parts = {"gradients of torch": equal_to_rounding(torch.cat(ours), torch.cat(theirs))}
     if layer in ("all", "residual"):
         x, delta = randn(rng, 2, 5, 4)
@@ -71,9 +81,42 @@ def every_layer(
             add = lambda x, h: _averaging(ResidualFn.apply(x, h))  # noqa: E731
         through = _pulled(lambda x: add(x, x.sin()), [x.requires_grad_()], delta)
         parts["x + sin x"] = equal_to_rounding(through, (delta + delta * x.cos()).flatten())
+    if layer == "all":
+        parts |= _of_a_network(rng)
     why = f"finite differences of step {CHECKED:g} in float64 are exact to far less than that"
     return every(parts | {f"{one}: gradcheck fails": never(fails, why=why)
                           for one, fails in failed.items()})
+
+
+def _of_a_network(rng: torch.Generator) -> dict[str, Evidence]:
+    """Compare a network of rows with torch's layers, as a batch and sample by sample."""
+    net = LayeredClassifier(7, n_out=5, rng=rng)
+    first = torch.cat([(3 * one.shape[1]) ** 0.5 * one.flatten() for one in net.parameters()
+                       if one.ndim == 2]).detach()  # uniform of variance 1
+    weights, x, y = dict(net.double().named_parameters()), randn(rng, 9, 7), torch.arange(9) % 5
+
+    def loss(weights: dict[str, Tensor], x: Tensor, y: Tensor) -> Tensor:
+        logits = torch.func.functional_call(net, weights, (x[None],))
+        return SoftmaxCrossEntropyFn.apply(logits, y[None]).sum()
+
+    h = torch.tanh(F.linear(x, net.W1, net.b1))
+    h = h + F.hardtanh(F.linear(h, net.W2, net.b2))
+    logits = F.linear(h, net.W3, net.b3).view(9, 5, 2).amax(dim=2)
+    exact = torch.autograd.grad(F.cross_entropy(logits, y, reduction="sum"), [*weights.values()])
+    each = torch.func.vmap(torch.func.grad(loss), in_dims=(None, 0, 0))(weights, x, y)
+    whole = _pulled(lambda *_: SoftmaxCrossEntropyFn.apply(net(x), y), [*weights.values()],
+                    x.new_ones(9))
+    drawn = drawn_operands(LAYERS["hardtanh"], rng, ((200, 500),))[0]
+    return {
+        "a network": equal_to_rounding(
+            _flat([net(x), net(x, by="reference"), whole, *(one.sum(0) for one in each.values())]),
+            _flat([logits, logits, *exact, *exact])),
+        "its first weights": every({
+            "variance": mean_is(first.square(), 1.0, why="of the mean square"),
+            "range": at_most(first.abs(), 3**0.5 * (1 + 1e-6), why="float32 rounding"),
+        }),
+        "draws on a kink": never((drawn.abs() - 1).abs() < 500 * CHECKED, why="they are moved"),
+    }
 
 
 def _averaging(z: Tensor) -> Tensor:
@@ -115,16 +158,20 @@ def linear_layer(
     outer, one = torch.einsum(order, delta, x), torch.einsum(order, delta[:1], x[:1])
     back = W if weights == "Σ δ xᵀ" else W.mT  # Wᵀδ, samples in rows
     single = _pulled(lambda W: F.linear(x[:1].detach(), W), [W], delta[:1])
+    plain = [randn(rng, width + 1, width).requires_grad_(), operands[0]]  # from n to n + 1, no bias
+    ends = randn(rng, batch, width + 1)
+    of_plain = [_pulled(lambda W, x, f=f: f(x, W), plain, ends) for f in (LinearFn.apply, F.linear)]
     return every({
         "W, a batch": equal_to_rounding(outer.flatten(), by_torch[1]),
         "W, one sample": equal_to_rounding(one.flatten(), single),
         "x": equal_to_rounding((delta @ back).flatten(), by_rule[0]),
         "b": equal_to_rounding(delta.sum(dim=0), by_rule[2]),
-        "LinearFn": equal_to_rounding(torch.cat(by_rule), torch.cat(by_torch)),
+        "LinearFn": equal_to_rounding(
+            torch.cat([*by_rule, of_plain[0]]), torch.cat([*by_torch, of_plain[1]])),
     })
 
 
-@claim(control={"at": "h"}, refutes=["δ ⊙ f′(h)"], source="the chain rule")
+@claim(control={"at": "h"}, refutes=["δ ⊙ f′(z)"], source="the chain rule")
 def elementwise_layer(
     seed: Seed, *, batch: Batch = 16, width: Width = 8, f: ActivationName = "tanh",
     at: Literal["z", "h"] = "z",

@@ -19,10 +19,10 @@ __all__ = ["bugs_in"]
 
 SPEAKS = {"__repr__", "__str__", "extra_repr", "__sklearn_tags__"}  # of itself
 TELLS = {"usage_error", "warn", "UsageError"}
-REFUSES = re.compile(r"_?(need|check|refuse|warn)(_|$)")  # names of functions that may only raise
+REFUSES = re.compile(r"_?(accept|need|check|refuse|warn)(_|$)")  # names of functions that may only raise
 MACHINERY = {  # keyword arguments that say how, not what
     "strict", "stacklevel", "dtype", "device", "persistent", "maxsize", "memory_format",
-    "non_blocking", "copy",
+    "non_blocking", "copy", "display",
 }
 HEADERS = {  # compound statements: the expressions that stand in their first lines
     ast.If: ("test",), ast.While: ("test",), ast.For: ("target", "iter"), ast.With: ("items",),
