@@ -68,6 +68,15 @@ def test_claims_catch_planted_bugs(old, new, claim):
          ["σ(σ⁻¹(y)) = y", "σ⁻¹(σ(x)) = x"]),
         ('mlp.sizes, activation="sigmoid"', 'mlp.sizes, activation="tanh"', "network_conversion",
          ["2 layers, hidden outputs", "3 layers, hidden outputs"]),
+        ("z * (-z.square() / 2).exp()", "(-z.square() / 2).exp()", "derivatives", ["gelu"]),
+        ("(self.alpha *", "(self.alpha /", "gelu_derivative", ["torch's, α = 1"]),
+        (".abs() <", ".abs() >=", "derivatives", ["hardtanh"]),
+        (" z.abs()", " z", "kinks", ["torch's for avu"]),
+        (" z.abs()", " z", "derivatives", ["avu"]),
+        ("ones_like", "zeros_like", "kinks", ["leaky_relu at 0, sides"]),
+        ("(z.abs()", "(z", "kinks", ["hardtanh at -1, sides"]),
+        ("LEAK, 1.0", "LEAK, 2.0", "kinks", ["leaky_relu"]),
+        ("={0.0: (0.0", "={0.0: (1.0", "kinks", ["relu at 0, sides"]),
     ],
 )
 def test_parts_catch_planted_bugs(old, new, claim, parts):

@@ -54,6 +54,9 @@ def test_claims_catch_planted_bugs(old, new, claim):
          "svd_coordinates", ["strengths"]),
         ("(U * root) @ R.mT, (R * root) @ Vh", "(U * root**2) @ R.mT, R @ Vh", "modes_decouple",
          ["balance at the start"]),
+        ("(A if moment is None else A @ moment) - Gamma", "(A if moment is None else A @ moment)",
+         "two_layer_gradients", ["square, by Q", "not, by Q"]),
+        ("- int(kept.sum", "- int(kept.mean", "whitening", ["a dependent column is dropped"]),
     ],
 )
 def test_parts_catch_planted_bugs(old, new, claim, parts):

@@ -89,6 +89,17 @@ def test_claims_catch_planted_bugs(old, new, claim):
         ("incoming[i], (1 - alpha) *", "incoming[i], alpha *", "nesting",
          ["tanh, split", "relu, split", "sigmoid, split"]),
         ("_draw(row, mlp.sizes", "_draw(column, mlp.sizes", "nesting", ["sigmoid, zero"]),
+        ("-(n**-0.5)", "(n**-0.5)", "permutation_symmetry", ["m! parameter vectors"]),
+        ("self.layers[0].in_features, *(one.out_features for one in self.layers)",
+         "*(one.out_features for one in self.layers), self.layers[0].in_features", "nesting",
+         ["widths, tanh, zero", "widths, tanh, split", "widths, tanh, dead", "widths, relu, zero",
+          "widths, relu, split", "widths, relu, dead", "widths, sigmoid, zero",
+         "widths, sigmoid, split"]),
+        ("_draw(parameter, layer.in_features, rng)", "pass", "gradient_normal_to_level_set",
+         ["where the gradient is 0"]),
+        ("= torch.zeros_like", "= torch.ones_like", "nesting", ["tanh, dead", "relu, dead"]),
+        (":, None] *", ":, None] /", "sign_and_scale_symmetry", ["unit, layer 2"]),
+        (", torch.zeros_like", ", torch.ones_like", "nesting", ["tanh, zero", "relu, zero"]),
     ],
 )
 def test_parts_catch_planted_bugs(old, new, claim, parts):

@@ -53,6 +53,7 @@ def test_claims_catch_planted_bugs(old, new, claim):
          ["Polyline"]),
         ("torch.linalg.lstsq(hats, y", "torch.linalg.lstsq(hats, y.abs()", "parameter_count",
          ["values found again"]),
+        ("diff() /", "diff() *", "avu_form", ["Polyline"]),
     ],
 )
 def test_parts_catch_planted_bugs(old, new, claim, parts):

@@ -63,6 +63,10 @@ def test_claims_catch_planted_bugs(old, new, claim):
         (".where(pattern[:, known:], bend)", ".where(~pattern[:, known:], bend)",
          "affine_on_cells", ["two layers are affine on polygons", "patterns of the polygons"]),
         ("(x * v - u * y)", "(x * v + u * y)", "affine_on_cells", ["the polygons fill the box"]),
+        ("-gain * j", "-gain", "depth_vs_width", ["growth a layer"]),
+        (".abs() >", ".abs() <=", "depth_vs_width", ["one layer"]),
+        ("~(above & below)", "(above & below)", "affine_on_cells", ["one polygon a pattern"]),
+        (" -1] > 0", " -1] > 1", "shallow_growth", ["up to m = n", "at m = n + 1"]),
     ],
 )
 def test_parts_catch_planted_bugs(old, new, claim, parts):

@@ -65,6 +65,12 @@ def test_claims_catch_planted_bugs(old, new, claim):
          ["L = 1, and its mean below", "L = 2, and its mean below"]),
         (".reshape(along.shape) @ coeffs", ".reshape(along.shape) @ coeffs.abs()", "lifting",
          ["lift of exp itself"]),
+        ("len(K), points", "points, len(K)", "best_polynomial_rate",
+         ["interpolation is no better"]),
+        ("kept = d >", "kept = d <=", "polynomial_activation_fails",
+         ["L = 1, least squares is above", "L = 2, least squares is above"]),
+        ("line = torch.linspace(-1, 1", "line = torch.linspace(-1, 0", "boundedness_not_needed",
+         ["nor is softplus"]),
     ],
 )
 def test_parts_catch_planted_bugs(old, new, claim, parts):
