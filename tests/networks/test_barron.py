@@ -57,7 +57,7 @@ def test_claims_catch_planted_bugs(old, new, claim):
          ["transform on a grid", "wave under a Gaussian"]),
         ("left = left - Q[:, k] * (Q[:, k] @ left)",
          "left = left - 2 * Q[:, k] * (Q[:, k] @ left)", "barron_bound",
-         ["n = 1, the network itself", "n = 2, the network itself", "n = 5, the network itself"]),
+         ["n = 1: the network itself", "n = 2: the network itself", "n = 5: the network itself"]),
     ],
 )
 def test_parts_catch_planted_bugs(old, new, claim, parts):

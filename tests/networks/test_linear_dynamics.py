@@ -47,7 +47,7 @@ def test_claims_catch_planted_bugs(old, new, claim):
     ("old", "new", "claim", "parts"),
     [
         ("/ np.sqrt(self.moments_)\n", "/ self.moments_\n", "whitening",
-         ["pca, centered, and back", "pca, as it is, and back", "zca, centered, and back", "zca, as it is, and back", "zca is the inverse root"]),
+         ["pca, centered: and back", "pca, as it is: and back", "zca, centered: and back", "zca, as it is: and back", "zca is the inverse root"]),
         ("return 2 * half @ W.mT, 2 * Q.mT @ half", "return 2 * half @ W.mT, Q.mT @ half",
          "two_layer_gradients", ["not, by W"]),
         ("((U.mT @ Q) * (W @ V).mT).sum(dim=-1)", "((U.mT @ Q) * (W @ V).mT).mean(dim=-1)",

@@ -84,6 +84,7 @@ def test_claims_catch_planted_bugs(old, new, claim):
          "ridge_invariance", ["level set in the plane"]),
         ("rebuilt_with(mlp, layer, incoming[order],", "rebuilt_with(mlp, layer, incoming,",
          "permutation_symmetry", ["units of layer 1", "units of layer 2", "one function"]),
+        ("else self.out_phi(z)", "else self.out_phi(self.out_phi(z))", "layer_cost", ["counts"]),
         ("nn.Parameter(incoming[:, n].clone())", "nn.Parameter(incoming[:, 0].clone())",
          "sign_and_scale_symmetry", ["scale, layer 1", "unit, layer 1", "scale, layer 2"]),
         ("incoming[i], (1 - alpha) *", "incoming[i], alpha *", "nesting",

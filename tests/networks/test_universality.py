@@ -70,7 +70,7 @@ def test_claims_catch_planted_bugs(old, new, claim):
         ("kept = d >", "kept = d <=", "polynomial_activation_fails",
          ["L = 1, least squares is above", "L = 2, least squares is above"]),
         ("line = torch.linspace(-1, 1", "line = torch.linspace(-1, 0", "boundedness_not_needed",
-         ["nor is softplus"]),
+         ["neither is bounded"]),
     ],
 )
 def test_parts_catch_planted_bugs(old, new, claim, parts):

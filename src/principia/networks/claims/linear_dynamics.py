@@ -59,7 +59,7 @@ def whitening(
         model = (model if method == "whiten" else StandardScaler()).fit(X)
         Z, name = model.transform(X), f"{kind}, {'centered' if center else 'as it is'}"
         parts[name] = equal(Z.T @ Z / len(Z), unit, tol=1e-8, why=why)
-        parts[f"{name}, and back"] = equal(model.inverse_transform(Z), X, tol=1e-8, why=why)
+        parts[f"{name}: and back"] = equal(model.inverse_transform(Z), X, tol=1e-8, why=why)
     root, moment = Whitener(kind="zca", center=False).fit(X).transform(unit), X.T @ X / len(X)
     parts["zca is the inverse root"] = equal(root @ root @ moment, unit, tol=1e-8, why=why)
     more = Whitener().fit(np.hstack([X, X[:, :1] - X[:, 1:2]]))
@@ -190,7 +190,7 @@ def two_layer_gradients(
 
 @claim(
     control={"left": "Uᵀ"},
-    refutes=["risk", "gradient by Q", "gradient by W"],
+    refutes=["risk", "A - Γ", "gradient by Q", "gradient by W"],
     source="Saxe, McClelland and Ganguli 2014, sec. 1",
     misprint=r"$R=\Vert U^\top\tilde Q\tilde WV^\top-\Gamma\Vert_F^2$, with $U$ transposed",
 )
@@ -205,11 +205,13 @@ def svd_coordinates(
     Sigma = torch.zeros_like(Gamma)
     Sigma.diagonal().copy_(s)
     model, turned = TwoLayerLinear(Q, W), TwoLayerLinear(U.mT @ Q, W @ Vh.mT)
-    back = (U if left == "U" else U.mT) @ turned.matrix() @ Vh
+    printed = U if left == "U" else U.mT
+    back = printed @ turned.matrix() @ Vh
     constant = (Y**2).sum(dim=1).mean() - (Gamma**2).sum()
     by_turned = torch.autograd.grad(((back - Gamma) ** 2).sum(), [turned.Q, turned.W])
     return every({
-        "A - Γ": equal_to_rounding(model.matrix() - Gamma, U @ (turned.matrix() - Sigma) @ Vh),
+        "A - Γ": equal_to_rounding(
+            model.matrix() - Gamma, printed @ (turned.matrix() - Sigma) @ Vh),
         "risk": equal_to_rounding(_risk(model(X), Y), ((back - Gamma) ** 2).sum() + constant),
         "gradient by Q": equal_to_rounding(by_turned[0], U.mT @ model.gradients(Gamma)[0]),
         "gradient by W": equal_to_rounding(by_turned[1], model.gradients(Gamma)[1] @ Vh.mT),

@@ -310,12 +310,14 @@ def layer_cost(
         products.append(counter.get_total_flops())
     (m, n), flops, applied = torch.tensor(shapes).T, torch.tensor(products), torch.tensor(units)
     return every({
-        "flops": equal(flops, 2 * batch * m * n, tol=0, why="a count").drawn(
+        "counts": equal(
+            torch.cat([flops, applied]), torch.cat([2 * batch * m * n, batch * m]), tol=0,
+            why="of operations, and of activations",
+        ).drawn(
             Series("multiply-adds", m * n, flops / 2),
             Series("activations", m * n, applied, "other", "points"),
             Series("B m n", m * n, batch * m * n, "predicted"), x="m n", y="operations", log="xy",
         ),
-        "activations": equal(applied, batch * m, tol=0, why="a count"),
         "activations for each multiply-add": at_most(
             applied / (flops / 2), 1 / 256, why="1/n, and n is 256 or more"
         ),

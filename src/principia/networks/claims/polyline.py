@@ -132,7 +132,7 @@ def _within(knots: Tensor, each: int) -> Tensor:
 
 @claim(
     control={"width": "2"},
-    refutes=["sine, relu", "sine, avu", "root, relu", "root, avu"],
+    refutes=["sine, relu", "sine, avu", "root, relu", "root, avu", "units"],
     source="Lebesgue 1898; de Boor 1978, ch. 3",
 )
 def one_layer_universal(
@@ -145,6 +145,7 @@ def one_layer_universal(
         "root": (torch.sqrt, PIECES**-0.5),
     }
     parts: dict[str, Evidence] = {}
+    units = []
     for (name, (function, bound)), kind in itertools.product(bounds.items(), get_args(Kind)):
         def network(polyline: Polyline, x: Tensor, kind: Kind = kind) -> Tensor:
             return polyline.module(kind)(x[:, None])[:, 0]
@@ -155,8 +156,9 @@ def one_layer_universal(
             Series("sup error", PIECES, errors), Series("bound", PIECES, bound, role="bound"),
             x="pieces m, one more than hidden units", y="sup error", log="xy",
         )
-        units = len(interpolate(function, torch.linspace(0, 1, 9)).module(kind).c)
-        parts[f"{name}, {kind}, units"] = equal(units, 7, tol=0, why="a count: 8 pieces, 7 kinks")
+        knots = torch.linspace(0, 1, int(built[-1]) + 1)
+        units.append(len(interpolate(function, knots).module(kind).c))
+    parts["units"] = equal(units, int(PIECES[-1]) - 1, tol=0, why="a count: a kink between pieces")
     return every(parts)
 
 

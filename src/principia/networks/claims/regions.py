@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from principia.connectionism.cover import cover_count
 from principia.lab.evidence import (
+    Control,
     Evidence,
     Series,
     at_least,
@@ -41,14 +42,20 @@ INTEGERS = "integers, compared exactly"
 
 
 @claim(
-    control={"cells": "all off, all on"},
-    refutes=["patterns"],
+    controls=[
+        Control({"cells": "all off, all on"}, ["patterns"], "two cells"),
+        Control(
+            {"activation": "tanh"}, ["gradient within a cell", "differences within a cell"],
+            "units that bend everywhere",
+        ),
+    ],
     source="Montúfar, Pascanu, Cho and Bengio 2014",
     misprint=r"only two cells, $X_0$ where all units are off and $X_1$ where all are on",
 )
 def affine_on_cells(
     seed: Seed, *, units: Annotated[int, Range(2, 9)] = 4, width: Annotated[int, Range(2, 12)] = 6,
     cells: Literal["one a pattern", "all off, all on"] = "one a pattern",
+    activation: Literal["relu", "tanh"] = "relu",
 ) -> Evidence:
     r"""A ReLU net is affine on each cell $1\{Wx+b>0\}=\kappa$, and there are up to $2^m$."""
     net, rng = _random_network(seed, (units, units, 1)), seed.child("points").torch()
@@ -57,7 +64,7 @@ def affine_on_cells(
     fields = torch.rand(wanted.shape, generator=rng, dtype=torch.float64) + 0.1
     x = torch.linalg.solve(layer.weight, (fields.where(wanted, -fields) - layer.bias).mT).mT
     x = x.detach().requires_grad_()
-    y = net(x)[:, 0]
+    y = _random_network(seed, (units, units, 1), activation)(x)[:, 0]
     (slopes,) = torch.autograd.grad(y.sum(), x)
     first = slopes[::5].repeat_interleave(5, 0)  # of the first of five points in a cell
     rises = (first * (x - x[::5].repeat_interleave(5, 0))).sum(dim=1)
@@ -341,7 +348,7 @@ def affine_at_infinity(
         why="all but the rays along which two classes rise equally fast",
     )
     if activation == "tanh":
-        return confident
+        return every({"confidence at 10^4": confident})
     return every({
         "confidence at 10^4": confident,
         "beyond the last corner": equal(straight, 0, tol=1e-9, why="rounding of four differences"),

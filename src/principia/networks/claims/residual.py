@@ -9,6 +9,7 @@ from torch.nn import functional
 
 from principia.lab.draws import randn
 from principia.lab.evidence import (
+    Control,
     Evidence,
     Series,
     at_least,
@@ -128,8 +129,9 @@ def path_count(
     counts, steps = torch.bincount(lengths), range(depth + 1)
     binomial = [math.comb(depth, k) for k in steps]
     return every({
-        "number of paths": equal(len(paths), 2**depth, tol=0, why="a count"),
-        "paths of each length": equal(counts, binomial, tol=0, why="a count").drawn(
+        "paths of each length": equal(
+            [*counts, len(paths)], [*binomial, 2**depth], tol=0, why="counts, and their sum"
+        ).drawn(
             Series("paths", steps, counts, style="bars"),
             Series("L over k", steps, binomial, "predicted", "points"),
             x="branches k on the path", y="number of paths",
@@ -195,14 +197,16 @@ def skip_gradient_product(
 
 
 @claim(
-    control={"skip": False},
-    refutes=["decay with skips"],
+    controls=[
+        Control({"skips": "in neither"}, ["decay with skips"], "no skips"),
+        Control({"skips": "in both"}, ["decay without"], "skips in both networks"),
+    ],
     source="He, Zhang, Ren and Sun 2016, ECCV, sec. 2",
 )
 def gradient_survives_depth(
     seed: Seed, *, width: Annotated[int, Range(32, 128)] = 32,
     gain: Annotated[float, Range(0.3, 0.9)] = 0.8, networks: Annotated[int, Range(2, 10)] = 5,
-    skip: bool = True,
+    skips: Literal["in one", "in neither", "in both"] = "in one",
 ) -> Evidence:
     r"""With skips the gradient at the input does not decay with depth; without, exponentially."""
     depths, kept, lost = torch.tensor([5, 10, 20, 40, 60, 80, 100]), [], []
@@ -213,15 +217,16 @@ def gradient_survives_depth(
         plain = [x]
         for branch in net.branches:
             plain.append(branch(plain[-1]))
-        lost.append(_gradient_norms(plain, readout, depths))
-        kept.append(_gradient_norms(net.states(x), readout, depths) if skip else lost[-1])
+        states = plain if skips == "in neither" else net.states(x)
+        kept.append(_gradient_norms(states, readout, depths))
+        lost.append(_gradient_norms(states if skips == "in both" else plain, readout, depths))
     rates = [_rates(depths, torch.stack(one)) for one in (kept, lost)]  # a layer, of each network
     noise = (6 / 5 / (2 * width) / float(depths[-1] - depths[0])) ** 0.5
     return every({
         "decay with skips": at_least(
             rates[0], -0.01, why="chance may take 1/e in 100 layers; on average the norm grows"
         ).drawn(
-            Series("with skips" if skip else "skip=False", depths, torch.stack(kept).mean(0).exp()),
+            Series(f"skips {skips}", depths, torch.stack(kept).mean(dim=0).exp()),
             Series("without", depths, torch.stack(lost).mean(dim=0).exp(), "other", "points"),
             Series("√n gain to the depth", depths, width**0.5 * gain ** depths.double(), "bound"),
             x="layers", y="norm of the gradient at the input", log="y",
@@ -274,8 +279,8 @@ def dense_width(
     return every({
         "block ∂x/∂x": equal_to_rounding(jacobian[-n:], torch.eye(n)),
         "widths": equal(
-            joined_widths, [n + layer * growth for layer in range(depth + 1)], tol=0, why="a count"
+            [*joined_widths, *widths], 2 * [n + layer * growth for layer in range(depth + 1)],
+            tol=0, why="a count, by the block and of what its layers have made",
         ),
-        "widths of the outputs": equal(widths, block.widths, tol=0, why="a count"),
         "recursion": equal_to_rounding(block(x), torch.cat(made)),
     })

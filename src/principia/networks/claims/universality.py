@@ -198,8 +198,9 @@ def boundedness_not_needed(
             widths, np.maximum(errors["relu"], errors["softplus"]), 0.0, tol=CLOSE,
             why="kinks are at most 4/256 apart, and a gap h costs a ReLU some h/4",
         ),
-        "ReLU is not bounded": slope(radii, reach["relu"], 1.0, tol=1e-4, why="its sup is R"),
-        "nor is softplus": slope(radii, reach["softplus"], 1.0, tol=1e-4, why="R + exp(-R)"),
+        "neither is bounded": slope(
+            radii, reach["relu"] + reach["softplus"], 1.0, tol=1e-4, why="R, and R + exp(-R)"
+        ),
     })
 
 
