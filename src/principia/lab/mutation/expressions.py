@@ -37,6 +37,7 @@ BARE = {  # a method without which something is missing
     "abs", "sqrt", "square", "exp", "log", "sign", "conj", "detach", "clamp", "clamp_min",
     "clamp_max", "cumsum", "flip", "neg", "reciprocal", "nan_to_num", "triu", "tril", "transpose",
 }
+MODULES = {"torch", "np", "math", "F", "linalg", "special"}  # as pages call them
 TURNED = {"T", "mT", "H", "mH"}
 AXIS = {"dim", "axis", "dims"}
 REDUCES = {  # methods whose first argument is an axis
@@ -47,7 +48,7 @@ REDUCES = {  # methods whose first argument is an axis
 SYMMETRIC = {  # functions of two arguments whose order says nothing
     "min", "max", "minimum", "maximum", "fmin", "fmax", "equal", "allclose", "isclose", "dot",
     "logaddexp", "hypot", "broadcast_shapes", "gcd", "lcm", "isinstance", "issubclass", "getattr",
-    "setattr", "hasattr", "register_buffer", "register_parameter", "broadcast_tensors", "gcd",
+    "setattr", "hasattr", "register_buffer", "register_parameter", "broadcast_tensors",
 }
 
 
@@ -172,7 +173,7 @@ def _call(script: Script, node: ast.Call) -> Iterator[Change]:
 
 
 def _is_module(node: ast.expr) -> bool:
-    return isinstance(node, ast.Name) and node.id in {"torch", "np", "math", "F", "linalg", "special"}
+    return isinstance(node, ast.Name) and node.id in MODULES
 
 
 def _swapped(script: Script, node: ast.Call) -> Iterator[Change]:

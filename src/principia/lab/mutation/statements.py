@@ -108,7 +108,9 @@ class _Walk:
 
     def expression(self, node: ast.AST | None, *, axis: bool = False, index: bool = False) -> None:
         """Plant the bugs of an expression and of all inside it."""
-        if node is None or (isinstance(node, ast.Call) and _called(node) in TELLS):
+        if node is None or isinstance(node, ast.JoinedStr):  # a text, which nothing computes with
+            return
+        if isinstance(node, ast.Call) and _called(node) in TELLS:
             return
         self._plant(changes_of(self.script, node, axis=axis, index=index))
         if isinstance(node, ast.UnaryOp) and isinstance(node.operand, ast.Constant):
@@ -119,7 +121,7 @@ class _Walk:
         for name, value in ast.iter_fields(node):
             inner = index or (isinstance(node, ast.Subscript) and name == "slice")
             for one in value if isinstance(value, list) else [value]:
-                if isinstance(one, ast.AST) and not isinstance(one, ast.JoinedStr):
+                if isinstance(one, ast.AST):
                     self.expression(one, axis=axis, index=inner)
 
     def _arguments(self, node: ast.Call) -> None:
@@ -181,8 +183,8 @@ def _can_go(node: ast.stmt) -> bool:
             return True
         case ast.Assign(targets=[ast.Subscript()]):
             return True
-        case ast.Expr(value=ast.Call(func=ast.Attribute(value=ast.Call(func=ast.Name(id="super"))))):
-            return False
+        case ast.Expr(value=ast.Call(func=ast.Attribute(value=ast.Call(func=called)))):
+            return getattr(called, "id", "") != "super"
         case ast.Expr(value=ast.Call()):
             return True
     return False
