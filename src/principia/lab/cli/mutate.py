@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from principia.lab.course.catalog import Page
     from principia.lab.mutation.scores import Row, Score
 
-__all__ = ["mutate"]
+__all__ = ["mutate", "show_bugs"]
 
 
 def mutate(
@@ -113,6 +113,11 @@ def _show(score: "Score") -> None:
                      if row[name] or name != "tests")
     cost = f"{row['bugs']} of {row['possible']} possible bugs, {row['seconds']:g} CPU seconds"
     say(f"{score.page}: {score.sentence} ({ways}; {cost}).", style="bold")
+    show_bugs(score)
+
+
+def show_bugs(score: "Score") -> None:
+    """Print the bugs that nobody noticed, and those that are none."""
     for one in score.survivors:
         _show_bug(one, one.get("how") or "not noticed", "yellow")
     for one in score.equivalent:

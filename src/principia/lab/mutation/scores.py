@@ -8,6 +8,7 @@ is stale, and whoever shows it says so. What is equivalent is looked up when it 
 from __future__ import annotations
 
 import fcntl
+import functools
 import json
 import os
 from collections.abc import Mapping, Sequence
@@ -110,15 +111,23 @@ def kept(row: Row) -> Row:
     """Give what is kept of a row: of its bugs only those that nobody noticed."""
     rest = {name: value for name, value in row.items() if name not in ("verdicts", "survivors")}
     return {**rest, "survivors": [
-        {name: value for name, value in one.items() if name not in ("by", "claim") and value}
+        {name: value for name, value in one.items() if name not in ("by", "claim")}
         for one in survivors_of(row)
     ]}
 
 
 def read(file: Path = FILE) -> dict[str, Row]:
     """Read the rows, by the keys of their pages."""
-    if not file.is_file():
+    try:
+        stat = file.stat()
+    except OSError:
         return {}
+    return dict(_read(file, (stat.st_ino, stat.st_mtime_ns, stat.st_size)))
+
+
+@functools.lru_cache(maxsize=8)
+def _read(file: Path, written: Any) -> Mapping[str, Row]:
+    """Read a file once for each time that it was written: it is put there whole."""
     try:
         document = json.loads(file.read_bytes())
         if document["format"] != FORMAT:

@@ -1,8 +1,9 @@
 r"""Walks through a source and plants every bug that there is, but where no claim could look.
 
 Left out are docstrings, annotations, imports, `__all__`, decorators, types, what a thing says of
-itself, and all that serves an error or a warning: a check whose whole body raises is guarded by
-tests of errors. Defaults stay in: whoever leaves an argument out gets them.
+itself, and all that serves an error or a warning, which tests look at: conditions whose whole body
+raises, functions that do nothing else, and calls of these. Defaults stay in: whoever leaves an
+argument out gets them.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from principia.lab.mutation.places import Bug, Change, Script
 __all__ = ["bugs_in"]
 
 SPEAKS = {"__repr__", "__str__", "extra_repr", "__sklearn_tags__"}  # of itself
-TELLS = {"usage_error", "warn", "UsageError"}
+TELLS = {"usage_error", "warn", "UsageError", "check_params", "accept"}
 MACHINERY = {  # keyword arguments that say how, not what
     "strict", "stacklevel", "dtype", "device", "persistent", "maxsize", "memory_format",
     "non_blocking", "copy",
@@ -39,6 +40,7 @@ class _Walk:
 
     def __init__(self, script: Script, module: str) -> None:
         self.script, self.module = script, module
+        self.guards = {*TELLS, *_guards(script.tree)}
         self.found: list[Bug] = []
         self.function = ""
         self.reach: tuple[int, int] | None = None
@@ -54,7 +56,7 @@ class _Walk:
         self.reach = self._lines(node) if inside else None
         match node:
             case ast.FunctionDef() | ast.AsyncFunctionDef():
-                if node.name not in SPEAKS:
+                if node.name not in SPEAKS | self.guards:
                     name = f"{function}.{node.name}".lstrip(".")
                     for default in (*node.args.defaults, *node.args.kw_defaults):
                         self.function = name
@@ -70,6 +72,8 @@ class _Walk:
                 self.body(node.orelse, function, inside=inside)
             case ast.If() | ast.While() | ast.For() | ast.With() | ast.Match() | ast.Try():
                 self._compound(node, function, inside=inside)
+            case ast.Expr(value=ast.Call() as call) if _called(call) in self.guards:
+                pass
             case _ if not _is_story(node, inside=inside):
                 self._simple(node, inside=inside)
 
@@ -110,7 +114,7 @@ class _Walk:
         """Plant the bugs of an expression and of all inside it."""
         if node is None or isinstance(node, ast.JoinedStr):  # a text, which nothing computes with
             return
-        if isinstance(node, ast.Call) and _called(node) in TELLS:
+        if isinstance(node, ast.Call) and _called(node) in self.guards:
             return
         self._plant(changes_of(self.script, node, axis=axis, index=index))
         if isinstance(node, ast.UnaryOp) and isinstance(node.operand, ast.Constant):
@@ -147,6 +151,46 @@ class _Walk:
             last = max(node.lineno, getattr(first, "lineno", getattr(
                 getattr(first, "pattern", None), "lineno", last)) - 1)
         return node.lineno, last
+
+
+def _guards(tree: ast.Module) -> set[str]:
+    """Name the functions that do nothing but raise: by what they do, or of other pages by name."""
+    defined = [one for one in ast.walk(tree) if isinstance(one, ast.FunctionDef)]
+    called = {_called(one) for one in ast.walk(tree) if isinstance(one, ast.Call)}
+    found = {one for one in called if one.startswith(("_need_", "need_"))}
+    while more := {one.name for one in defined if _only_raises(one.body, found)} - found:
+        found |= more  # what calls nothing but guards is one
+    return found
+
+
+def _only_raises(body: list[ast.stmt], guards: set[str]) -> bool:
+    """Tell whether statements raise, or call what does, and do nothing else that lasts."""
+    inner = [one for top in body for one in ast.walk(top) if isinstance(one, ast.stmt)]
+    raises = False
+    for one in inner:
+        match one:
+            case ast.Raise():
+                raises = True
+            case ast.Expr(value=ast.Call() as call):
+                if _called(call) not in guards | TELLS:
+                    return False
+                raises = True
+            case ast.Expr(value=ast.Constant()) | ast.Return(value=None) | ast.Pass():
+                pass
+            case ast.If() | ast.For() | ast.While() | ast.With() | ast.Try() | ast.Assert():
+                pass
+            case ast.Continue() | ast.Break() | ast.Import() | ast.ImportFrom():
+                pass
+            case ast.Assign(targets=targets) if all(map(_is_local, targets)):
+                pass
+            case _:
+                return False
+    return raises
+
+
+def _is_local(target: ast.expr) -> bool:
+    names = target.elts if isinstance(target, ast.Tuple) else [target]
+    return all(isinstance(one, (ast.Name, ast.Starred)) for one in names)
 
 
 def _is_guard(node: ast.If) -> bool:
