@@ -63,6 +63,7 @@ class Pool:
 
     def __init__(self, jobs: int, memory: int = 4 * GIBIBYTE) -> None:
         self._jobs, self._memory = jobs, memory
+        self._parent = os.getppid()
         self._waiting: deque[tuple[Callable[[Report], None], float, Callable]] = deque()
         self._running: dict[int, _Child] = {}
         self._selector = selectors.DefaultSelector()
@@ -117,6 +118,8 @@ class Pool:
         closed = len(self._selector.get_map()) < len(self._running)
         for key, _ in self._selector.select(SOON if closed else LOOK):
             self._hear(self._running[key.data])
+        if os.getppid() != self._parent:
+            raise SystemExit(1)  # whoever wanted the answers is there no more
         for child in list(self._running.values()):
             if time.monotonic() > child.until:
                 child.late = True
