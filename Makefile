@@ -13,7 +13,7 @@ TESTS ?=
 SERVE ?=
 SINCE ?= HEAD
 
-.PHONY: help install run serve test test-all test-quick browser lint stubs bench site clean
+.PHONY: help install run serve test test-all test-quick browser lint stubs bench mutate site clean
 
 help:
 	@echo "make run        set up, then take the tour (writes principia-tour.html)"
@@ -26,6 +26,7 @@ help:
 	@echo "make lint       style, types and import contracts"
 	@echo "make stubs      types of every chapter's components, after a page was added"
 	@echo "make bench      races against specialist libraries, as ratios"
+	@echo "make mutate     bugs planted in every page, and how many its claims notice (a while)"
 	@echo "make site       the whole course, measured and drawn, as static HTML in site/"
 
 install: $(VENV)/.core
@@ -67,6 +68,12 @@ stubs: $(VENV)/.core
 
 bench: $(VENV)/.dev
 	$(BIN)/principia bench
+
+# Pages whose claims do not pass are refused, and keep their old scores; the exit code tells of them.
+mutate: $(VENV)/.core
+	$(BIN)/principia mutate --all --update; ended=$$?; \
+	$(BIN)/principia mutate --markdown > docs/.MUTATION.md && \
+	mv docs/.MUTATION.md docs/MUTATION.md && exit $$ended
 
 site: $(VENV)/.core
 	$(BIN)/principia site site

@@ -32,6 +32,7 @@ SLOW = {
     "tests/lab/test_fingerprint.py": ("principia.lab.course",),
     "tests/lab/test_imports.py": ("principia.lab.course",),
     "tests/lab/test_models.py": ("principia.lab.runs",),
+    "tests/lab/test_mutation.py": ("principia.lab.mutation",),
     "tests/lab/test_racing.py": ("principia.lab.racing",),
     "tests/contract/test_callbacks.py": ("principia.lab.training",),
     "tests/contract/test_makefile.py": (),

@@ -13,6 +13,10 @@ from principia.lab.course import catalog
 from principia.lab.data.embedded import embedded_table
 from principia.lab.data.schema import examples
 from principia.lab.data.synthetic import random_signs, separable_points
+from principia.lab.mutation import scores
+from principia.lab.mutation.document import to_markdown
+from principia.lab.mutation.equivalents import equivalents, outdated
+from principia.lab.mutation.planting import possible
 from principia.lab.params import settings
 from principia.lab.racing.races import find, folder_of_races
 from principia.lab.runs import ledger
@@ -66,7 +70,8 @@ def test_the_python_of_the_readme_runs():
 
 def test_links_lead_somewhere():
     for text in TEXTS:
-        for target in re.findall(r"\]\((?!http)([^)#]+)\)", text.read_text()):
+        prose = re.sub(r"`[^`\n]+`", "", text.read_text())  # without code, which may index and call
+        for target in re.findall(r"\]\((?!http)([^)#]+)\)", prose):
             assert (text.parent / target).exists(), f"{text.name}: {target}"
 
 
@@ -84,3 +89,15 @@ def test_the_ledger_document_is_what_the_command_prints():
     text = ledger.to_markdown(ledger.experiments(), ledger.read())
     assert (ROOT / "docs/LEDGER.md").read_text() == text, (
         "run principia ledger --markdown > docs/LEDGER.md")
+
+
+def test_the_document_of_planted_bugs_is_what_the_command_prints():
+    assert (ROOT / "docs/MUTATION.md").read_text() == to_markdown(scores.read()), (
+        "run principia mutate --markdown > docs/MUTATION.md")
+
+
+def test_what_is_kept_of_planted_bugs_is_of_pages_that_there_are():
+    pages = {page.key: page for chapter in catalog.chapters() for page in chapter.pages}
+    assert scores.read().keys() <= pages.keys()
+    for page in pages.values():  # a list that cannot be read, or is of nothing, is told
+        assert not outdated(page, possible(page) if equivalents(page) else [])

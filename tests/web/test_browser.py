@@ -201,11 +201,13 @@ def test_the_theme_is_kept_and_figures_follow_it(tab, server):
     assert max(map(int, re.findall(r"\d+", ink)[:3])) < 60
 
 
-@pytest.mark.parametrize("address", [*NAMED, HOPFIELD, "networks/mlp"])
+@pytest.mark.parametrize("address", [*NAMED, HOPFIELD, "networks/mlp", "gradients/backprop"])
 def test_axe_finds_nothing_serious(chromium, server, address):
     context = visiting(chromium, server, bypass_csp=True)  # axe brings its script
     page = context.new_page()
     page.goto(f"{server}/{address}")
+    for one in page.locator("#planted-bugs summary").all():
+        one.click()
     serious = []
     for theme in ("light", "dark"):
         if theme == "dark":

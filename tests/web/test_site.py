@@ -13,8 +13,9 @@ from playwright.sync_api import expect
 from principia.lab.course import catalog
 from principia.lab.course.fingerprint import EARLIER
 from principia.lab.evidence.kept import Kept
+from principia.lab.mutation.scores import Score
 from principia.lab.params import UsageError
-from principia.lab.web.pages import content
+from principia.lab.web.pages import content, rendering
 from principia.lab.web.pages import site as writing
 from principia.lab.web.pages.rendering import Place, errata_html, page_html
 from principia.lab.web.pages.site import write_site
@@ -88,6 +89,33 @@ def test_stale_evidence_is_not_green_on_a_page():
         assert (f'<p class="verdict stale" role="status">{EARLIER}: holds</p>' in shown) == stale
         assert ('<p class="verdict holds"' not in shown) == stale
         assert (f"{EARLIER}: refuted, " in shown) == stale
+
+
+def test_a_page_tells_which_planted_bugs_its_claims_do_not_notice(monkeypatch):
+    page = catalog.page("connectionism/perceptron")
+    bug = {"module": page.module, "function": "fit", "line": 7, "text": "a < b", "becomes": "b",
+           "kind": "boundary", "old": "<", "new": "<=", "how": "", "by": ""}
+    row = {"bugs": 40, "refutation": 30, "crash": 8, "tests": 0, "possible": 90, "seed": 0,
+           "measured": "2026-11-19", "survivors": [bug]}
+    equal = {**bug, "equivalent": "They are never <b>equal</b>."}
+    for stale in (False, True):
+        score = Score(page.key, row, (bug,), (equal,), stale)
+        monkeypatch.setattr(rendering, "last_score", lambda page, score=score: score)
+        for place in (Place(), Place(live=False, depth=1)):
+            shown = page_html(place, page.key, {})
+            assert "38 of 39 planted bugs are noticed; this one is not." in shown
+            assert (f"{EARLIER}: 38 of 39" in shown) == stale
+            assert ('<p class="verdict stale">38 of 39</p>' in shown) == stale
+            assert '<del>a &lt; b</del>' in shown
+            assert "perceptron.py, line 7, fit: They are never &lt;b&gt;equal&lt;/b&gt;." in shown
+    monkeypatch.setattr(rendering, "last_score", lambda page: None)
+    assert "principia mutate connectionism/perceptron" in page_html(Place(), page.key, {})
+
+    def broken(page):
+        raise UsageError("mutate: equivalents.json must list bugs.")
+
+    monkeypatch.setattr(rendering, "last_score", broken)
+    assert "not measured yet" in page_html(Place(), page.key, {})
 
 
 def test_stale_evidence_decides_no_erratum():

@@ -12,6 +12,8 @@ from principia.lab.course.formula import prose_to_unicode, to_unicode
 from principia.lab.params import suggestion, usage_error
 
 if TYPE_CHECKING:
+    from principia.lab.course.catalog import Page
+    from principia.lab.course.fingerprint import Sources
     from principia.lab.evidence.kept import Kept
 
 __all__ = ["callbacks", "cite", "doctor", "ls", "show"]
@@ -80,6 +82,9 @@ def show(key: str) -> None:
             say(f"    --set {knob.name}={knob.default}   ({knob.domain.text}{help_text})")
         if claim.misprint:
             say(f"    often misprinted: {prose_to_unicode(claim.misprint)}")
+    if page.claim_names:
+        _heading("Planted bugs")
+        _show_score(page, sources)
     if page.experiment_names:
         _heading("Experiments")
         for name, experiment in page.experiments().items():
@@ -117,6 +122,18 @@ def _show_callback(factory: Any) -> None:
     say(f"    {prose_to_unicode(factory.statement)} ({factory.page})")
     for knob in factory.knobs.values():
         say(f"    --set {knob.name}=...   ({knob.domain.text}: {prose_to_unicode(knob.help)})")
+
+
+def _show_score(page: "Page", sources: "Sources") -> None:
+    from principia.lab.cli.mutate import show_bugs
+    from principia.lab.mutation.scores import last_score
+
+    score = last_score(page, sources)
+    if score is None:
+        say(f"not measured yet: principia mutate {page.key}")
+        return
+    say(f"{score.sentence}.", style="yellow" if score.stale else "bold")
+    show_bugs(score)
 
 
 def _status(found: "Kept | None") -> str:

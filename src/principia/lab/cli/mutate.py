@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from principia.lab.course.catalog import Page
     from principia.lab.mutation.scores import Row, Score
 
-__all__ = ["mutate"]
+__all__ = ["mutate", "show_bugs"]
 
 
 def mutate(
@@ -55,6 +55,10 @@ def mutate(
 
         sys.stdout.write(to_markdown(scores.read(path), keys))
         return 0
+    if update and tests:
+        raise UsageError(
+            "mutate: --update keeps what the claims notice, without the tests. Leave out --tests."
+        )
     chosen = measuring.pages(keys, everything=all_)
     if update:
         need_writable("mutate", path)
@@ -70,7 +74,7 @@ def mutate(
         found.append(scores.Score.of(page, row))
         if not json_:
             _show(found[-1])
-        _tell_outdated(page)
+        _tell_outdated(page, row)
     if json_:
         described = [_described(one) for one in found]
         sys.stdout.write(plain.dumps({"pages": described}, indent=1, ensure_ascii=False) + "\n")
@@ -94,7 +98,7 @@ def _measured(
     with contextlib.closing(stream):
         for place, page in enumerate(chosen, start=1):
             where = f", page {place} of {len(chosen)}" if len(chosen) > 1 else ""
-            steps = 2 * len(page.claim_names) + bugs
+            steps = 3 * len(page.claim_names) + (2 if how["tests"] else 1) * bugs
             with progress(steps, f"planting bugs in {page.key}{where}") as advance:
                 bar.append(advance)
                 result = next(stream)
@@ -109,6 +113,11 @@ def _show(score: "Score") -> None:
                      if row[name] or name != "tests")
     cost = f"{row['bugs']} of {row['possible']} possible bugs, {row['seconds']:g} CPU seconds"
     say(f"{score.page}: {score.sentence} ({ways}; {cost}).", style="bold")
+    show_bugs(score)
+
+
+def show_bugs(score: "Score") -> None:
+    """Print the bugs that nobody noticed, and those that are none."""
     for one in score.survivors:
         _show_bug(one, one.get("how") or "not noticed", "yellow")
     for one in score.equivalent:
@@ -135,13 +144,19 @@ def _place(one: Mapping[str, Any]) -> tuple[Any, ...]:
     return one["by"], one["module"], one["line"], one["function"], one["text"], one["becomes"]
 
 
-def _tell_outdated(page: "Page") -> None:
-    """Tell of bugs that were said to be equivalent and cannot be planted any more."""
-    from principia.lab.mutation.equivalents import outdated
+def _tell_outdated(page: "Page", row: "Row") -> None:
+    """Tell of bugs that were said to be equivalent, and are noticed, or cannot be planted."""
+    from principia.lab.mutation.equivalents import equivalents, outdated
     from principia.lab.mutation.planting import possible
 
-    for one in outdated(page, possible(page)):
+    wrong = [(one, "cannot be planted any more") for one in outdated(page, possible(page))]
+    known = equivalents(page)
+    for bug in row["verdicts"]:
+        same = known.get((bug["function"], bug["text"], bug["becomes"]))
+        if bug["by"] and same is not None:
+            wrong.append((same, f"{bug['claim'] or bug['how']} notices"))
+    for one, why in wrong:
         sys.stderr.write(
-            f"mutate: equivalents.json lists a bug that cannot be planted in {page.key} any more: "
+            f"mutate: equivalents.json lists a bug of {page.key} that {why}: "
             f"{one.line!r} -> {one.becomes!r}. Remove it, or mend it.\n"
         )

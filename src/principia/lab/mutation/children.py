@@ -1,8 +1,9 @@
 r"""Children: forked processes with limits, each of which tells what it found, line by line.
 
 The process that forks has one thread. A child has a session of its own, so that what it starts ends
-with it; it can neither read nor print; its memory and its CPU time are limited; and it answers in
-JSON through a pipe, so that nothing that it made is ever unpickled or run here.
+with it; it can neither read nor print; its memory, its CPU time and its time on the clock are
+limited, whatever becomes of its parent; and it answers in JSON through a pipe, so that nothing that
+it made is ever unpickled or run here.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ __all__ = ["GIBIBYTE", "Answer", "Pool", "limit_cpu"]
 GIBIBYTE = 2**30
 MOST_SAID = 2**26  # bytes that one child may answer
 LOOK = 0.1  # seconds between looks at children that do not close their pipe
+SOON = 0.002  # seconds after which a child that has closed it has ended
 SLACK = 60.0  # seconds on the clock that a child may wait, beside what it computes
 
 Report = Callable[[dict[str, Any]], None]
@@ -61,6 +63,7 @@ class Pool:
 
     def __init__(self, jobs: int, memory: int = 4 * GIBIBYTE) -> None:
         self._jobs, self._memory = jobs, memory
+        self._parent = os.getppid()
         self._waiting: deque[tuple[Callable[[Report], None], float, Callable]] = deque()
         self._running: dict[int, _Child] = {}
         self._selector = selectors.DefaultSelector()
@@ -93,24 +96,30 @@ class Pool:
                 os.waitpid(child.pid, 0)
                 os.close(child.pipe)
             self._running.clear()
+            self._waiting.clear()
+            self._selector.close()
+            self._selector = selectors.DefaultSelector()
 
     def _start(self, work: Callable[[Report], None], seconds: float, then: Callable) -> None:
         ours, theirs = os.pipe()
         sys.stdout.flush()
         sys.stderr.flush()
+        lasts = SLACK + 10 * self._jobs * seconds
         pid = os.fork()
         if pid == 0:
             os.close(ours)
-            _live(work, theirs, self._memory)
+            _live(work, theirs, self._memory, lasts)
         os.close(theirs)
         os.set_blocking(ours, False)
         self._selector.register(ours, selectors.EVENT_READ, pid)
-        until = time.monotonic() + SLACK + 10 * self._jobs * seconds
-        self._running[pid] = _Child(pid, ours, until, then)
+        self._running[pid] = _Child(pid, ours, time.monotonic() + lasts, then)
 
     def _listen(self) -> None:
-        for key, _ in self._selector.select(LOOK):
+        closed = len(self._selector.get_map()) < len(self._running)
+        for key, _ in self._selector.select(SOON if closed else LOOK):
             self._hear(self._running[key.data])
+        if os.getppid() != self._parent:
+            raise SystemExit(1)  # whoever wanted the answers is there no more
         for child in list(self._running.values()):
             if time.monotonic() > child.until:
                 child.late = True
@@ -145,13 +154,14 @@ def limit_cpu(seconds: float) -> None:
     signal.setitimer(signal.ITIMER_PROF, seconds)
 
 
-def _live(work: Callable[[Report], None], pipe: int, memory: int) -> None:
+def _live(work: Callable[[Report], None], pipe: int, memory: int, lasts: float) -> None:
     """Do the work of a child, from its first to its last instant."""
     code = 1
     try:
         os.setsid()
-        for one in (signal.SIGINT, signal.SIGTERM, signal.SIGPROF):
+        for one in (signal.SIGINT, signal.SIGTERM, signal.SIGPROF, signal.SIGALRM):
             signal.signal(one, signal.SIG_DFL)
+        signal.setitimer(signal.ITIMER_REAL, lasts + 1)  # if the parent is there no more
         nowhere = os.open(os.devnull, os.O_RDWR)
         for standard in (0, 1, 2):
             os.dup2(nowhere, standard)
@@ -204,7 +214,7 @@ def _has_ended(pid: int) -> bool:
 
 def _ending(status: int, *, late: bool) -> str:
     number = os.waitstatus_to_exitcode(status)
-    if late or -number in (signal.SIGPROF, signal.SIGXCPU):
+    if late or -number in (signal.SIGPROF, signal.SIGXCPU, signal.SIGALRM):
         return "timeout"
     return "done" if number == 0 else signal.Signals(-number).name if number < 0 else "exit"
 

@@ -6,6 +6,7 @@ The same seed gives the same bugs, and more of them begin with the fewer.
 from __future__ import annotations
 
 import random
+import warnings
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from types import CodeType
@@ -34,7 +35,9 @@ def chosen(
         if len(found) == number:
             break
         try:
-            code = compile(one.planted(sources[one.module]), one.module, "exec")
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # as of `is not 0`
+                code = compile(one.planted(sources[one.module]), one.module, "exec")
         except SyntaxError:  # as of a name that is both global and local
             continue
         essence = _essence(code)

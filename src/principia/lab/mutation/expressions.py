@@ -37,6 +37,7 @@ BARE = {  # a method without which something is missing
     "abs", "sqrt", "square", "exp", "log", "sign", "conj", "detach", "clamp", "clamp_min",
     "clamp_max", "cumsum", "flip", "neg", "reciprocal", "nan_to_num", "triu", "tril", "transpose",
 }
+MODULES = {"torch", "np", "math", "F", "linalg", "special"}  # as pages call them
 TURNED = {"T", "mT", "H", "mH"}
 AXIS = {"dim", "axis", "dims"}
 REDUCES = {  # methods whose first argument is an axis
@@ -172,7 +173,7 @@ def _call(script: Script, node: ast.Call) -> Iterator[Change]:
 
 
 def _is_module(node: ast.expr) -> bool:
-    return isinstance(node, ast.Name) and node.id in {"torch", "np", "math", "F", "linalg", "special"}
+    return isinstance(node, ast.Name) and node.id in MODULES
 
 
 def _swapped(script: Script, node: ast.Call) -> Iterator[Change]:

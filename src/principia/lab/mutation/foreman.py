@@ -8,6 +8,7 @@ from __future__ import annotations
 import gc
 import json
 import os
+import signal
 import sys
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
@@ -40,6 +41,8 @@ def main() -> None:
         answers.write(json.dumps(plain) + "\n")
         answers.flush()
 
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the business of who gave the order
+    signal.signal(signal.SIGTERM, _end)
     use_threads(1)
     for key in order["pages"]:
         try:
@@ -49,6 +52,13 @@ def main() -> None:
             )})
         except UsageError as error:
             told({"page": key, "refused": str(error)})
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # all is told: let it end as programs do
+
+
+def _end(*_: Any) -> None:
+    """End, and let no child stay behind; who cannot wait is not heard twice."""
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    sys.exit(1)
 
 
 def verdicts(
@@ -65,14 +75,15 @@ def verdicts(
         tests: Whether the tests look for what no claim notices.
     """
     _load(page)
-    ground = Ground.of(page)
-    bugs = possible(page)
-    planted = chosen(bugs, ground.sources, number, seed, page.key)
-    told({"planted": len(planted)})
-    gc.collect()
-    gc.freeze()  # so that a child does not write on what it shares
     before = os.times()
     pool = Pool(jobs)
+    sound.prepare(Ground.of(page), pool, lambda _: told({"done": page.key}))
+    ground = Ground.of(page)  # again, because claims may import other pages on their way
+    bugs = possible(page)
+    planted = chosen(bugs, ground.sources, number, seed, page.key)
+    told({"skipped": number - len(planted)})
+    gc.collect()
+    gc.freeze()  # so that a child does not write on what it shares
     claims: list[sound.Sound] = []
     sound.measure(ground, pool, claims.extend, lambda _: told({"done": page.key}))
     pool.run()

@@ -1,8 +1,8 @@
 r"""The hunt: which claims notice a bug, and how.
 
-A claim notices by refutation if its measure does not hold, or a control is not refuted; by crash if
-it raises, takes more time or memory than it may, or kills its process. Those that reach the line of
-the bug are asked, the cheapest first, until one refutes it.
+A claim notices by refutation if its measure does not hold, or a control is not refuted in all parts
+that it names; by crash if it raises, takes more time or memory than it may, or kills its process.
+Those that reach the line of the bug are asked, the cheapest first, until one refutes it.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ from typing import TYPE_CHECKING, Any, final
 from principia.lab.mutation.children import Answer, Pool, Report, limit_cpu
 from principia.lab.mutation.places import Bug
 from principia.lab.mutation.planting import Ground
-from principia.lab.mutation.sound import Sound, checked, claims_of
+from principia.lab.mutation.sound import Sound, allowed, checked, claims_of
 
 if TYPE_CHECKING:
     from principia.lab.evidence.claims import Finding
 
-__all__ = ["CRASH", "REFUTATION", "TESTS", "Verdict", "hunt", "word_of"]
+__all__ = ["CRASH", "REFUTATION", "TESTS", "Verdict", "ending", "hunt", "word_of"]
 
 REFUTATION, CRASH, TESTS = "refutation", "crash", "tests"
-TIMES, MORE = 5.0, 2.0  # a claim has so many times the CPU time that it took, and so many seconds
 IMPORT = 30.0  # CPU seconds in which a page must be imported
 AFTER_CRASH = 1.0  # CPU seconds of further claims that are asked for the better word
 UNREACHED = "no claim runs this line"
+MOST = 200  # letters of what a claim said
 
 
 @final
@@ -56,7 +56,8 @@ def hunt(
     def ask(left: Sequence[Sound]) -> None:
         pool.submit(
             lambda report: _check(ground, bug, left, bool(crashes), report),
-            IMPORT + sum(map(_allowed, left)), lambda answer: heard(left, answer), next_=True,
+            IMPORT + sum(allowed(one.seconds) for one in left),
+            lambda answer: heard(left, answer), next_=True,
         )
 
     def heard(left: Sequence[Sound], answer: Answer) -> None:
@@ -70,7 +71,7 @@ def hunt(
         if answer.ended != "done" or (answer.told and "error" in answer.told[-1]):
             how = answer.told[-1].get("error", "") if answer.ended == "done" else ""
             where = began[-1] if began else ""
-            how = f"error: {how}" if how else _ending(answer.ended)
+            how = f"error: {how}" if how else ending(answer.ended)
             crashes.append(Verdict(bug, CRASH, where, how))
             names = [one.claim for one in left]
             rest = left[names.index(where) + 1 :] if where else []
@@ -82,12 +83,9 @@ def hunt(
     ask(asked)
 
 
-def _ending(ended: str) -> str:
+def ending(ended: str) -> str:
+    """Say how a process ended that did not come to its end."""
     return "timeout: it took more than its time" if ended == "timeout" else f"killed: {ended}"
-
-
-def _allowed(one: Sound) -> float:
-    return TIMES * one.seconds + MORE
 
 
 def _worth(left: Sequence[Sound]) -> bool:
@@ -106,7 +104,7 @@ def _check(
         if crashed and (spent := spent + one.seconds) > AFTER_CRASH:
             break
         report({"began": one.claim})
-        limit_cpu(_allowed(one))
+        limit_cpu(allowed(one.seconds))
         finding = checked(claims[one.claim])
         limit_cpu(0)
         word, how = word_of(finding)
@@ -117,13 +115,23 @@ def _check(
 
 
 def word_of(finding: Finding) -> tuple[str, str]:
-    """Say how a finding notices a bug, and what it says."""
+    """Say how a finding notices a bug, and what it says; nothing, where it passes.
+
+    What refutes goes before what raises: a claim that raises under a control, and whose measure
+    does not hold either, has said more than that something is wrong.
+    """
+    refuting = [
+        *(("" if one.verdict == "refuted" else f"{one.verdict}: ") + one.summary
+          for one in finding.measures if one.verdict in ("refuted", "undecided")),
+        *(f"a control {one.verdict if one.verdict == 'holds' else 'is undecided'}: {one.summary}"
+          for one in finding.controls if one.verdict in ("holds", "undecided")),
+        *(f"a control spares {name}: {part.summary}" for one in finding.controls
+          if one.verdict == "refuted" for name, part in one.spared),
+    ]
+    raising = [one.summary for one in (*finding.measures, *finding.controls)
+               if one.verdict == "error"]
     if finding.passed:
         return "", ""
-    refutes = [
-        *(one for one in finding.measures if one.verdict in ("refuted", "undecided")),
-        *(one for one in finding.controls if one.verdict in ("holds", "undecided")),
-    ]
-    raised = [one for one in (*finding.measures, *finding.controls) if one.verdict == "error"]
-    said = (refutes or raised or [None])[0]
-    return (CRASH if raised and not refutes else REFUTATION), said.summary[:200] if said else ""
+    if refuting:
+        return REFUTATION, refuting[0][:MOST]
+    return CRASH, (raising or ["it measures nothing"])[0][:MOST]

@@ -68,16 +68,16 @@ def measured(
         seed: Which ones.
         tests: Whether the tests look for what no claim notices.
         jobs: Number of processes; by default one a core.
-        advance: Is called with the number of steps that are done; a page has two for each claim
-            and one for each bug, done at once where there are not so many.
+        advance: Is called with the number of steps that are done; a page has three for each claim
+            and one for each bug, two with tests, done at once where nothing is to do.
     """
     sources = Sources()
     codes = {page.key: code_of(page, sources) for page in chosen}  # before they are imported
     order = {"pages": [*codes], "bugs": bugs, "seed": seed, "tests": tests, "jobs": jobs or cores()}
     known = {page.key: page for page in chosen}
     for told in _told(order):
-        if "planted" in told:
-            advance(bugs - told["planted"])
+        if "skipped" in told:
+            advance(told["skipped"])
         elif "done" in told:
             advance(1)
         elif "refused" in told:
@@ -87,7 +87,7 @@ def measured(
             same = code_of(page, Sources()) == codes[page.key]
             yield page, {
                 **_counted(told["verdicts"]),
-                "possible": told["possible"], "seed": seed, "tests": tests,
+                "possible": told["possible"], "seed": seed, "with_tests": tests,
                 "seconds": told["seconds"], "verdicts": told["verdicts"],
                 "code": codes[page.key] if same else "",  # it was edited while it was measured
                 "measured": datetime.datetime.now(datetime.timezone.utc).date().isoformat(),
@@ -115,11 +115,13 @@ def _told(order: dict[str, Any]) -> Iterator[dict[str, Any]]:
         foreman.stdin.close()
         for line in foreman.stdout:
             yield json.loads(line)
-        if foreman.wait() != 0:
+        if (code := foreman.wait()) < 0:
             raise Failure(
                 "mutate: the process that plants the bugs was killed, probably for want of "
                 "memory. Try --jobs 1."
             )
+        if code:
+            raise Failure("mutate: the process that plants the bugs has failed, as it says above.")
     finally:
         foreman.stdout.close()
         foreman.terminate()  # it takes its children with it

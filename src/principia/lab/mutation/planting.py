@@ -1,8 +1,9 @@
 r"""Planting: a changed source stands in for a module of a page, in this process and for good.
 
 Whatever had imported the module is forgotten, too, and imports what stands in when it is asked for
-again: components that a page takes from another are as broken there. Only a process that has been
-forked for it may do this.
+again: components that a page takes from another are as broken there. The loader that would have
+read the file compiles what stands in, so that what others do to a module on import, as the tests
+do, is done to this one. Only a process that has been forked for it may plant.
 """
 
 from __future__ import annotations
@@ -46,13 +47,10 @@ class Ground:
         sources = {module: path.read_bytes() for module, path in paths.items()}
         return cls(page, paths, sources, _above(paths))
 
-    def with_bug(self, bug: Bug | None) -> dict[str, CodeType]:
-        """Compile the modules, one of them with a bug."""
+    def with_bug(self, bug: Bug | None) -> dict[str, bytes]:
+        """Give the sources, one of them with a bug."""
         return {
-            module: compile(
-                bug.planted(source) if bug is not None and bug.module == module else source,
-                str(self.paths[module]), "exec", dont_inherit=True,
-            )
+            module: bug.planted(source) if bug is not None and bug.module == module else source
             for module, source in self.sources.items()
         }
 
@@ -81,9 +79,11 @@ def _above(modules: Mapping[str, Path]) -> tuple[str, ...]:
 
 def planted(ground: Ground, bug: Bug | None) -> ModuleType:
     """Let modules with a bug stand in for those of a page; give its claims as they import these."""
-    sys.meta_path.insert(0, _Finder(ground.paths, ground.with_bug(bug)))
+    sys.meta_path.insert(0, _Finder(ground.with_bug(bug)))
     for module in ground.above:
         sys.modules.pop(module, None)
+        package, _, name = module.rpartition(".")
+        vars(sys.modules.get(package, ModuleType(package))).pop(name, None)
     importlib.invalidate_caches()
     importlib.import_module(ground.page.module)
     return ground.page.load(ROOMS[0])
@@ -92,26 +92,31 @@ def planted(ground: Ground, bug: Bug | None) -> ModuleType:
 class _Finder(importlib.abc.MetaPathFinder):
     """Finds the modules that stand in, before anybody finds the real ones."""
 
-    def __init__(self, paths: Mapping[str, Path], codes: Mapping[str, CodeType]) -> None:
-        self._paths, self._codes = paths, codes
+    def __init__(self, sources: Mapping[str, bytes]) -> None:
+        self._sources = sources
 
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, target: Any = None
     ) -> importlib.machinery.ModuleSpec | None:
-        """Find a module that stands in."""
-        if name not in self._codes:
+        """Find a module that stands in, as the next finder finds the real one."""
+        if name not in self._sources:
             return None
-        loader = _Loader(name, str(self._paths[name]), self._codes[name])
-        return importlib.util.spec_from_file_location(name, self._paths[name], loader=loader)
+        later = sys.meta_path[sys.meta_path.index(self) + 1 :]
+        for finder in later:
+            found = finder.find_spec(name, path, target)
+            if found is not None and isinstance(found.loader, importlib.machinery.SourceFileLoader):
+                found.loader = _Loader(found.loader, self._sources[name])
+                return found
+        return None
 
 
 class _Loader(importlib.machinery.SourceFileLoader):
-    """Loads a code in the place of that in the file."""
+    """Loads a source in the place of that in the file, as the loader of the file compiles it."""
 
-    def __init__(self, name: str, path: str, code: CodeType) -> None:
-        super().__init__(name, path)
-        self._code = code
+    def __init__(self, real: importlib.machinery.SourceFileLoader, source: bytes) -> None:
+        super().__init__(real.name, real.path)
+        self._real, self._source = real, source
 
     def get_code(self, fullname: str) -> CodeType:
-        """Give the code that stands in."""
-        return self._code
+        """Give the code of the source that stands in; nobody keeps it."""
+        return self._real.source_to_code(self._source, self.path)

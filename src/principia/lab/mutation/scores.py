@@ -1,14 +1,16 @@
 r"""Scores: what the claims of pages notice of planted bugs, kept in one file.
 
 A row is one page: how many bugs of how many, by which seed, how many the claims noticed and how,
-and each that nobody noticed, with the fingerprint of the code. Once the code has changed, the row is
-stale, and whoever shows it says so. What is equivalent is looked up when it is shown.
+and each that nobody noticed, with the fingerprint of the code. Once the code has changed, the row
+is stale, and whoever shows it says so. What is equivalent is looked up when it is shown.
 """
 
 from __future__ import annotations
 
 import fcntl
+import functools
 import json
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,7 +29,8 @@ __all__ = ["FILE", "Row", "Score", "code_of", "kept", "last_score", "read", "sto
 
 FILE = Path(__file__).with_name("scores.json")
 FORMAT = 1
-PARTS = {"bugs", REFUTATION, CRASH, TESTS, "possible", "seed", "tests", "seconds", "code",
+WORDS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
+PARTS = {"bugs", REFUTATION, CRASH, TESTS, "possible", "seed", "with_tests", "seconds", "code",
          "measured", "environment"}
 PLANTED_BY = tuple(
     f"principia.lab.mutation.{name}" for name in ("statements", "choosing", "hunt", "planting")
@@ -101,23 +104,30 @@ def survivors_of(row: Row) -> Sequence[Mapping[str, Any]]:
 
 
 def _words(number: int) -> str:
-    words = "no one two three four five six seven eight nine ten".split()
-    return words[number] if number < len(words) else str(number)
+    return WORDS[number] if number < len(WORDS) else str(number)
 
 
 def kept(row: Row) -> Row:
     """Give what is kept of a row: of its bugs only those that nobody noticed."""
     rest = {name: value for name, value in row.items() if name not in ("verdicts", "survivors")}
     return {**rest, "survivors": [
-        {name: value for name, value in one.items() if name not in ("by", "claim") and value}
+        {name: value for name, value in one.items() if name not in ("by", "claim")}
         for one in survivors_of(row)
     ]}
 
 
 def read(file: Path = FILE) -> dict[str, Row]:
     """Read the rows, by the keys of their pages."""
-    if not file.is_file():
+    try:
+        stat = file.stat()
+    except OSError:
         return {}
+    return dict(_read(file, (stat.st_ino, stat.st_mtime_ns, stat.st_size)))
+
+
+@functools.lru_cache(maxsize=8)
+def _read(file: Path, written: Any) -> Mapping[str, Row]:
+    """Read a file once for each time that it was written: it is put there whole."""
     try:
         document = json.loads(file.read_bytes())
         if document["format"] != FORMAT:
@@ -136,13 +146,14 @@ def read(file: Path = FILE) -> dict[str, Row]:
 
 def store(key: str, row: Row, file: Path = FILE) -> None:
     """Put a row into the file; other processes may do the same at the same time."""
-    lock = file.with_name(f".{file.name}.lock")
-    with lock.open("w") as stream:
-        fcntl.flock(stream, fcntl.LOCK_EX)
+    folder = os.open(file.parent, os.O_RDONLY)
+    try:
+        fcntl.flock(folder, fcntl.LOCK_EX)
         rows = {**read(file), key: kept(row)}
         document = {"format": FORMAT, "pages": dict(sorted(rows.items()))}
         write_text(file, f"{json.dumps(document, indent=1, ensure_ascii=False)}\n")
-    lock.unlink(missing_ok=True)
+    finally:
+        os.close(folder)
 
 
 def last_score(page: Page, sources: Sources | None = None, file: Path = FILE) -> Score | None:

@@ -1,12 +1,18 @@
-r"""What the claims of a page do without a bug: whether they hold, what they cost, where they go."""
+r"""What the claims of a page do without a bug: whether they hold, what they cost, where they go.
+
+Before they are measured they are run once to learn which modules they import on their way: these
+are then imported here, so that no child does it again.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import importlib
 import random
 import sys
+import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Set
 from dataclasses import dataclass
 from types import CodeType, FrameType
 from typing import TYPE_CHECKING, Any, final
@@ -19,9 +25,10 @@ if TYPE_CHECKING:
     from principia.lab.evidence.claims import Claim, Finding
     from principia.lab.mutation.places import Bug
 
-__all__ = ["Sound", "checked", "claims_of", "measure"]
+__all__ = ["Sound", "allowed", "bring", "brought", "checked", "claims_of", "measure", "prepare"]
 
 PATIENCE = 3600.0  # CPU seconds for a claim that nobody has measured
+TIMES, MORE = 5.0, 2.0  # with a bug it has so many times what it took, and so many seconds
 
 
 @final
@@ -39,6 +46,44 @@ class Sound:
             return True
         first, last = bug.reach
         return any(first <= line <= last for line in self.lines.get(bug.module, ()))
+
+
+def prepare(ground: Ground, pool: Pool, advance: Callable[[str], None]) -> None:
+    """Import what the claims of a page import while they run; `advance` is called after each."""
+    wanted: dict[str, None] = {}
+
+    def heard(answer: Answer) -> None:
+        for told in answer.told:
+            wanted.update(dict.fromkeys(told.get("imported", ())))
+        advance(ground.page.key)
+
+    for name in ground.page.claim_names:
+        pool.submit(lambda report, name=name: _scout(ground, name, report), PATIENCE, heard)
+    pool.run()
+    bring(wanted)
+
+
+def bring(modules: Iterable[str]) -> None:
+    """Import modules, so that children have them."""
+    for module in modules:
+        with contextlib.suppress(Exception):  # one that only its importer knows how to make
+            importlib.import_module(module)
+
+
+def brought(before: Set[str]) -> dict[str, str]:
+    """Name the modules that this process has imported since, each with its file."""
+    specs = {name: getattr(module, "__spec__", None) for name, module in list(sys.modules.items())
+             if name not in before}
+    return {name: str(spec.origin) for name, spec in specs.items()
+            if spec is not None and spec.name == name and spec.has_location}
+
+
+def _scout(ground: Ground, name: str, report: Report) -> None:
+    limit_cpu(PATIENCE)
+    claim = ground.page.claims()[name]
+    before = set(sys.modules)
+    checked(claim)
+    report({"imported": [*brought(before)]})
 
 
 def measure(
@@ -60,7 +105,8 @@ def measure(
     def timed(name: str, answer: Answer) -> None:
         found = answer.told[-1] if answer.told else {}
         if answer.ended != "done" or found.get("complaint", "") or "seconds" not in found:
-            said = found.get("complaint") or found.get("error") or f"its process ended: {answer.ended}"
+            said = found.get("complaint") or found.get("error")
+            said = said or f"its process ended: {answer.ended}"
             raise UsageError(
                 f"mutate: {ground.page.key}:{name} does not hold without any bug; {said}. "
                 f"Mend it first: principia check {ground.page.key}:{name}."
@@ -94,6 +140,11 @@ def claims_of(ground: Ground, bug: Bug | None) -> dict[str, Claim]:
     """Let a bug stand in for the page, and give the claims that run it."""
     planted(ground, bug)
     return ground.page.claims()
+
+
+def allowed(seconds: float) -> float:
+    """Give the CPU time that something has with a bug, from what it took without one."""
+    return TIMES * seconds + MORE
 
 
 def checked(claim: Claim) -> Finding:
@@ -147,8 +198,11 @@ def _watching(files: frozenset[str]) -> Iterator[dict[CodeType, set[int]]]:
         seen[frame.f_code].add(frame.f_lineno)
         return stepped
 
+    threading.settrace(entered)
     sys.settrace(entered)
     try:
         yield seen
+        if sys.gettrace() is not entered:
+            raise RuntimeError("somebody else watches lines")  # so that it may lead anywhere
     finally:
         sys.settrace(None)

@@ -1,15 +1,14 @@
 r"""Walks through a source and plants every bug that there is, but where no claim could look.
 
 Left out are docstrings, annotations, imports, `__all__`, decorators, types, what a thing says of
-itself, and all that serves an error or a warning: a check whose whole body raises, and one that
-gives nothing back and says by its name that it refuses, are guarded by tests of errors. Defaults
-stay in: whoever leaves an argument out gets them.
+itself, and all that serves an error or a warning, which tests look at: conditions whose whole body
+raises, functions that do nothing else, and calls of these. Defaults stay in: whoever leaves an
+argument out gets them.
 """
 
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Iterator
 
 from principia.lab.mutation.expressions import AXIS, REDUCES, changes_of, condition, swap
@@ -18,8 +17,7 @@ from principia.lab.mutation.places import Bug, Change, Script
 __all__ = ["bugs_in"]
 
 SPEAKS = {"__repr__", "__str__", "extra_repr", "__sklearn_tags__"}  # of itself
-TELLS = {"usage_error", "warn", "UsageError"}
-REFUSES = re.compile(r"_?(accept|need|check|refuse|warn)(_|$)")  # names of functions that may only raise
+TELLS = {"usage_error", "warn", "UsageError", "check_params", "check_is_fitted", "accept"}
 MACHINERY = {  # keyword arguments that say how, not what
     "strict", "stacklevel", "dtype", "device", "persistent", "maxsize", "memory_format",
     "non_blocking", "copy", "display",
@@ -42,6 +40,7 @@ class _Walk:
 
     def __init__(self, script: Script, module: str) -> None:
         self.script, self.module = script, module
+        self.guards = {*TELLS, *_guards(script.tree)}
         self.found: list[Bug] = []
         self.function = ""
         self.reach: tuple[int, int] | None = None
@@ -57,7 +56,7 @@ class _Walk:
         self.reach = self._lines(node) if inside else None
         match node:
             case ast.FunctionDef() | ast.AsyncFunctionDef():
-                if node.name not in SPEAKS and not _only_refuses(node):
+                if node.name not in SPEAKS | self.guards:
                     name = f"{function}.{node.name}".lstrip(".")
                     for default in (*node.args.defaults, *node.args.kw_defaults):
                         self.function = name
@@ -69,12 +68,12 @@ class _Walk:
                 pass
             case ast.Global() | ast.Nonlocal() | ast.Delete() | ast.Pass():
                 pass
-            case ast.Expr(value=ast.Call() as call) if REFUSES.match(_called(call)):
-                pass
             case ast.If() if _is_guard(node):
                 self.body(node.orelse, function, inside=inside)
             case ast.If() | ast.While() | ast.For() | ast.With() | ast.Match() | ast.Try():
                 self._compound(node, function, inside=inside)
+            case ast.Expr(value=ast.Call() as call) if _called(call) in self.guards:
+                pass
             case _ if not _is_story(node, inside=inside):
                 self._simple(node, inside=inside)
 
@@ -113,7 +112,9 @@ class _Walk:
 
     def expression(self, node: ast.AST | None, *, axis: bool = False, index: bool = False) -> None:
         """Plant the bugs of an expression and of all inside it."""
-        if node is None or (isinstance(node, ast.Call) and _called(node) in TELLS):
+        if node is None or isinstance(node, ast.JoinedStr):  # a text, which nothing computes with
+            return
+        if isinstance(node, ast.Call) and _called(node) in self.guards:
             return
         self._plant(changes_of(self.script, node, axis=axis, index=index))
         if isinstance(node, ast.UnaryOp) and isinstance(node.operand, ast.Constant):
@@ -124,7 +125,7 @@ class _Walk:
         for name, value in ast.iter_fields(node):
             inner = index or (isinstance(node, ast.Subscript) and name == "slice")
             for one in value if isinstance(value, list) else [value]:
-                if isinstance(one, ast.AST) and not isinstance(one, ast.JoinedStr):
+                if isinstance(one, ast.AST):
                     self.expression(one, axis=axis, index=inner)
 
     def _arguments(self, node: ast.Call) -> None:
@@ -152,17 +153,51 @@ class _Walk:
         return node.lineno, last
 
 
+def _guards(tree: ast.Module) -> set[str]:
+    """Name the functions that do nothing but raise: by what they do, or of other pages by name."""
+    defined = [one for one in ast.walk(tree) if isinstance(one, ast.FunctionDef)]
+    called = {_called(one) for one in ast.walk(tree) if isinstance(one, ast.Call)}
+    found = {one for one in called if one.startswith(("_need_", "need_"))}
+    while more := {one.name for one in defined if _only_raises(one.body, found)} - found:
+        found |= more  # what calls nothing but guards is one
+    return found
+
+
+def _only_raises(body: list[ast.stmt], guards: set[str]) -> bool:
+    """Tell whether statements raise, or call what does, and do nothing else that lasts."""
+    inner = [one for top in body for one in ast.walk(top) if isinstance(one, ast.stmt)]
+    raises = False
+    for one in inner:
+        match one:
+            case ast.Raise():
+                raises = True
+            case ast.Expr(value=ast.Call() as call):
+                if _called(call) not in guards | TELLS:
+                    return False
+                raises = True
+            case ast.Expr(value=ast.Constant()) | ast.Return(value=None) | ast.Pass():
+                pass
+            case ast.If() | ast.For() | ast.While() | ast.With() | ast.Try() | ast.Assert():
+                pass
+            case ast.Continue() | ast.Break() | ast.Import() | ast.ImportFrom():
+                pass
+            case ast.Assign(targets=targets) if all(map(_is_local, targets)):
+                pass
+            case _:
+                return False
+    return raises
+
+
+def _is_local(target: ast.expr) -> bool:
+    names = target.elts if isinstance(target, ast.Tuple) else [target]
+    return all(isinstance(one, (ast.Name, ast.Starred)) for one in names)
+
+
 def _is_guard(node: ast.If) -> bool:
     """Tell whether all that depends on a condition is an error or a warning."""
     *rest, last = node.body
     ends = isinstance(last, ast.Raise) or _warns(last)
     return ends and all(isinstance(one, (ast.Assign, ast.Import, ast.ImportFrom)) for one in rest)
-
-
-def _only_refuses(node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
-    """Tell whether a function gives nothing back, and says by its name that it refuses."""
-    gives = (one.value for one in ast.walk(node) if isinstance(one, ast.Return))
-    return REFUSES.match(node.name) is not None and not any(gives)
 
 
 def _warns(node: ast.stmt) -> bool:
@@ -192,8 +227,8 @@ def _can_go(node: ast.stmt) -> bool:
             return True
         case ast.Assign(targets=[ast.Subscript()]):
             return True
-        case ast.Expr(value=ast.Call(func=ast.Attribute(value=ast.Call(func=ast.Name(id="super"))))):
-            return False
+        case ast.Expr(value=ast.Call(func=ast.Attribute(value=ast.Call(func=called)))):
+            return getattr(called, "id", "") != "super"
         case ast.Expr(value=ast.Call()):
             return True
     return False

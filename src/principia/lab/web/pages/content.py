@@ -21,13 +21,14 @@ from markupsafe import Markup
 from principia.lab.course import catalog
 from principia.lab.course.docstrings import sections
 from principia.lab.course.formula import prose_to_html, prose_to_unicode, to_mathml
+from principia.lab.mutation.scores import Score
 from principia.lab.params import Choice, Knob, Maybe, Range, Switch, knobs_of
 from principia.lab.runs.experiments import Experiment
 from principia.lab.training.factories import callback_factories
 
 __all__ = [
-    "ClaimView", "ComponentView", "ExperimentView", "Field", "PageView", "CallbackView", "fields",
-    "page_view", "page_views", "search_index", "text_of",
+    "ClaimView", "ComponentView", "ExperimentView", "Field", "PageView", "CallbackView",
+    "ScoreView", "fields", "page_view", "page_views", "score_view", "search_index", "text_of",
 ]
 
 Kind = Literal["range", "number", "choice", "switch", "text"]
@@ -164,6 +165,50 @@ class PageView:
     callbacks: tuple[CallbackView, ...]
     references: tuple[str, ...]
     module: str
+
+
+@final
+@dataclass(frozen=True)
+class BugView:
+    """A planted bug that no claim noticed: where, the line before and after, and what is said."""
+
+    place: str
+    before: str
+    after: str
+    said: str
+
+
+@final
+@dataclass(frozen=True)
+class ScoreView:
+    """How many planted bugs the claims of a page notice, and those that they do not."""
+
+    sentence: str
+    verdict: str
+    stale: bool
+    ways: str
+    survivors: tuple[BugView, ...]
+    equivalent: tuple[BugView, ...]
+
+
+def score_view(score: Score) -> ScoreView:
+    """Describe the score of a page."""
+    row = score.row
+    return ScoreView(
+        sentence=f"{score.sentence}.",
+        verdict=f"{score.noticed} of {score.real}",
+        stale=score.stale,
+        ways=f"{row['refutation']} by refutation, {row['crash']} by crash; {row['bugs']} bugs were "
+        f"drawn of {row['possible']} that are possible, on {row['measured']}.",
+        survivors=tuple(_bug(one, one["how"]) for one in score.survivors),
+        equivalent=tuple(_bug(one, one["equivalent"]) for one in score.equivalent),
+    )
+
+
+def _bug(bug: Mapping[str, Any], said: str) -> BugView:
+    file = f"{bug['module'].rpartition('.')[2]}.py"
+    where = f", {bug['function']}" if bug["function"] else ""
+    return BugView(f"{file}, line {bug['line']}{where}", bug["text"], bug["becomes"], said)
 
 
 @functools.lru_cache(maxsize=1024)

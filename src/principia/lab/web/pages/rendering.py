@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,8 +19,10 @@ from principia.lab.course.fingerprint import Sources, roots_of_claims
 from principia.lab.course.formula import prose_to_html
 from principia.lab.evidence.claims import Finding
 from principia.lab.evidence.kept import Kept, last_finding
+from principia.lab.mutation.scores import last_score
+from principia.lab.params import UsageError
 from principia.lab.runs import ledger
-from principia.lab.web.pages.content import page_view, page_views
+from principia.lab.web.pages.content import ScoreView, page_view, page_views, score_view
 from principia.lab.web.processes.work import shown
 
 __all__ = [
@@ -29,6 +32,7 @@ __all__ = [
 
 WEB = Path(__file__).parents[1]
 STATIC = WEB / "static"
+log = logging.getLogger("principia.web")
 
 
 @final
@@ -128,10 +132,20 @@ def page_html(place: Place, key: str, findings: Findings, runs: Any = ()) -> str
     here = order.index(key)
     own = {one: findings.get(f"{key}:{one}") for one in page.claim_names}
     return render(
-        "page.html.jinja", place, page=page_view(key), findings=own, runs=runs,
+        "page.html.jinja", place, page=page_view(key), findings=own, runs=runs, score=_score(page),
         before=page_view(order[here - 1]) if here else None,
         after=page_view(order[here + 1]) if here + 1 < len(order) else None,
     )
+
+
+def _score(page: catalog.Page) -> ScoreView | None:
+    """Describe what the claims of a page notice, if that is kept."""
+    try:
+        score = last_score(page)
+    except UsageError as error:  # a file of somebody else; the page is worth seeing without it
+        log.warning("%s", error)
+        return None
+    return None if score is None else score_view(score)
 
 
 def ledger_html(place: Place) -> str:
