@@ -70,6 +70,11 @@ def test_claims_catch_planted_bugs(old, new, claim):
          "second_order_prediction", ["logged changes"]),
         ("math.ceil(2 * L * gap / tol**2)", "math.ceil(L * gap / 2 / tol)",
          "critical_point_within_budget", ["a slide"]),
+        ("(2 * L *", "(2 * L /", "critical_point_within_budget", ["ripples"]),
+        ("values.sum().backward()", "pass", "stable_iff_below_two_over_smoothness",
+         ["0.5/L: the theory", "0.5/L converges", "1/L: the theory", "1/L converges",
+          "1.9/L: the theory", "1.9/L converges", "2.02/L: the theory"]),
+        ("values.sum().backward()", "pass", "convex_rate_is_sublinear", ["slope", "bound"]),
     ],
 )
 def test_parts_catch_planted_bugs(old, new, claim, parts):

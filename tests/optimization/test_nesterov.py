@@ -36,6 +36,9 @@ def test_claims_catch_planted_bugs(old, new, claim):
          "torch_nesterov_is_lookahead", ["a step from there"]),
         ('gradients, alpha=-group["lr"])', "gradients, alpha=-0.01)", "beta_zero_is_gd",
          ["κ = 1", "first step"]),
+        (" = False", " = True", "strongly_convex_rate", ["flattest direction"]),
+        ('-group["lr"]', 'group["lr"]', "strongly_convex_rate", ["off quadratics"]),
+        (") - 1) /", ") - 1) *", "strongly_convex_rate", ["steps to 1e-6"]),
     ],
 )
 def test_parts_catch_planted_bugs(old, new, claim, parts):

@@ -45,6 +45,14 @@ def test_claims_catch_planted_bugs(old, new, claim):
          ["ends of the spectrum", "max |λ|"]),
         ("(gradient**2).sum(dim=-1) / 2", "(gradient**2).sum(dim=-1)",
          "strong_convexity_implies_pl", ["x² + 3 sin² x: PL constant"]),
+        ("return max", "return min", "gradient_lipschitz_is_spectral_norm",
+         ["curvature of the test problems"]),
+        ("return max", "return min", "quadratic_upper_bound",
+         ["logistic: L is the curvature at 0"]),
+        ("values.detach() - lowest", "values.detach()", "strong_convexity_implies_pl",
+         ["logistic: PL"]),
+        ("(gradient**2).sum(dim=-1) / 2 / (values.detach() - lowest)",
+         "(gradient**2).sum(dim=-1) / 2", "strong_convexity_implies_pl", ["quadratic: PL"]),
     ],
 )
 def test_parts_catch_planted_bugs(old, new, claim, parts):
