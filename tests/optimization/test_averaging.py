@@ -51,6 +51,18 @@ def test_claims_catch_planted_bugs(old, new, claim):
     assert_caught(KEY, old, new, claim)
 
 
+@pytest.mark.parametrize(
+    ("old", "new", "claim", "parts"),
+    [
+        (" steps -", " steps +", "torch_average_is_the_formula", ["tail"]),
+        ("self._average.update_parameters(self._points)", "pass", "torch_average_is_the_formula",
+         ["running mean of a problem"]),
+    ],
+)
+def test_parts_catch_planted_bugs(old, new, claim, parts):
+    assert_caught(KEY, old, new, claim, parts=parts)
+
+
 def test_averages_are_those_of_numpy_and_of_a_filter_of_scipy():
     points = torch.randn(40, generator=generator(), dtype=torch.float64).numpy()
 

@@ -64,6 +64,8 @@ def test_claims_catch_planted_bugs(old, new, claim):
          ["the line goes through the mean"]),
         ("torch.lerp(losses[0], losses[-1], t.to(losses))", "losses[0] - 1", "modes_are_connected",
          ["barrier of the straight line"]),
+        ("2 * t * (1 - t) * c", "c", "modes_are_connected", ["the ends are the networks"]),
+        ("1, points", "points, 1", "modes_are_connected", ["its height above the chord"]),
     ],
 )
 def test_parts_catch_planted_bugs(old, new, claim, parts):

@@ -48,6 +48,7 @@ def test_claims_catch_planted_bugs(old, new, claim):
          ["quintic, 128 rows", "quintic, 32 rows", "cosine", "nesterov, quintic, 128 rows", "nesterov, quintic, 32 rows", "nesterov, cosine"]),
         ("for p in uses[-1:]}", "for p in uses[:1]}", "torch_muon_agrees",
          ["matrices of a network"]),
+        ("sqrt(rows /", "sqrt(rows *", "torch_muon_agrees", ["shortest", "nesterov, shortest"]),
     ],
 )
 def test_parts_catch_planted_bugs(old, new, claim, parts):

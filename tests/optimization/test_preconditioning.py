@@ -67,6 +67,8 @@ def test_claims_catch_planted_bugs(old, new, claim):
          "natural_gradient_is_newton", ["its definition"]),
         ("torch.cat(rows).mT, A)", "torch.cat(rows).mT, A.mT)", "whitening_is_preconditioning",
          ["predictions with A = E[xx'] on raw inputs"]),
+        ("self._walk(closure, loss, params, move, float(g @ move))", "pass", "newton_cg_is_newton",
+         ["the step of the Taylor page"]),
     ],
 )
 def test_parts_catch_planted_bugs(old, new, claim, parts):

@@ -43,6 +43,16 @@ def test_claims_catch_planted_bugs(old, new, claim):
     assert_caught(KEY, old, new, claim)
 
 
+@pytest.mark.parametrize(
+    ("old", "new", "claim", "parts"),
+    [
+        ("taken += 1", "taken += 0", "escape_time_is_logarithmic", ["steps against noise"]),
+    ],
+)
+def test_parts_catch_planted_bugs(old, new, claim, parts):
+    assert_caught(KEY, old, new, claim, parts=parts)
+
+
 def _generator(seed=0):
     return torch.Generator().manual_seed(seed)
 
