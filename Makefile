@@ -1,11 +1,11 @@
 # Two commands on a fresh machine: `make run` and `make test`. Each sets up .venv if needed; the
-# stamps below make the second time quick, and a changed pyproject.toml or constraints.txt sets up
-# again.
+# stamps below make the second time quick, and a changed pyproject.toml or lock sets up again.
 
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+LOCKED := --no-deps --require-hashes -r
 TORCH := $(shell sed -n 's/^\(torch==[^ ;]*\).*/\1/p' constraints.txt)
 JOBS ?= auto
 
@@ -13,7 +13,8 @@ TESTS ?=
 SERVE ?=
 SINCE ?= HEAD
 
-.PHONY: help install run serve test test-all test-quick browser lint stubs bench mutate site clean
+.PHONY: help install run serve test test-all test-quick browser lint stubs bench mutate site \
+        lock sbom dist release clean
 
 help:
 	@echo "make run        set up, then take the tour (writes principia-tour.html)"
@@ -27,6 +28,8 @@ help:
 	@echo "make stubs      types of every chapter's components, after a page was added"
 	@echo "make bench      races against specialist libraries, as ratios"
 	@echo "make mutate     bugs planted in every page, and how many its claims notice (a while)"
+	@echo "make lock       hashes of all that is installed, after a dependency changed"
+	@echo "make release    lint, all tests, then the package with its bill of materials in dist/"
 	@echo "make site       the whole course, measured and drawn, as static HTML in site/"
 
 install: $(VENV)/.core
@@ -59,7 +62,7 @@ browser: $(VENV)/.dev
 	else $(BIN)/playwright install chromium; fi
 
 lint: $(VENV)/.dev
-	$(BIN)/ruff check src tests benchmarks docs
+	$(BIN)/ruff check src tests benchmarks docs locks
 	$(BIN)/pyright
 	$(BIN)/lint-imports
 
@@ -87,13 +90,42 @@ $(VENV)/.python:
 	$(PYTHON) -m venv $(VENV)
 	@touch $@
 
-# PyTorch comes first and in the exact version: another package would pull in another build of it.
-$(VENV)/.core: $(VENV)/.python pyproject.toml constraints.txt
+# PyTorch comes first: pip takes the build that this machine has, which must be one that we know, and
+# then what that build alone needs, in versions that it names itself. All else has its hash here.
+$(VENV)/.core: $(VENV)/.python pyproject.toml locks/core.txt locks/torch.txt locks/torch-cpu.txt
 	@echo "Installing Principia into $(VENV); the first time takes a few minutes."
+	$(PIP) --no-deps --report $(VENV)/torch.json $(TORCH)
+	@$(BIN)/python locks/trusted.py $(VENV)/torch.json || { $(BIN)/python -m pip uninstall --quiet --yes torch; exit 2; }
+	$(PIP) $(LOCKED) locks/core.txt
 	$(PIP) $(TORCH)
-	$(PIP) --editable ".[digits]"
+	$(PIP) --no-deps --no-build-isolation --editable .
 	@touch $@
 
-$(VENV)/.dev: $(VENV)/.core
-	$(PIP) --editable ".[dev]"
+$(VENV)/.dev: $(VENV)/.core locks/dev.txt
+	$(PIP) $(LOCKED) locks/dev.txt
 	@touch $@
+
+# The package as it is released, and the list of all that it installs, read off an environment in
+# which nothing else is. The time in the files is that of the commit: the same commit, the same bits.
+release: lint test-all dist
+
+dist: $(VENV)/.dev
+	rm -rf dist build
+	SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) $(BIN)/python -m build --no-isolation --outdir dist .
+	$(MAKE) VENV=build/venv build/venv/.released
+	$(MAKE) sbom OF=build/venv/bin/python
+	cd dist && sha256sum *.whl *.tar.gz *.json > SHA256SUMS
+
+build/venv/.released: build/venv/.core
+	$(PIP) --no-deps --force-reinstall dist/*.whl
+	cd build && venv/bin/principia tour
+
+OF ?= $(BIN)/python
+VALIDATE ?= --validate
+sbom: $(VENV)/.dev
+	@mkdir -p dist
+	$(BIN)/cyclonedx-py environment --pyproject pyproject.toml --mc-type library $(VALIDATE) \
+	  --output-reproducible --output-format JSON --output-file dist/principia.cdx.json $(OF)
+
+lock: $(VENV)/.dev
+	$(BIN)/python locks/make.py

@@ -4,17 +4,19 @@ What needs a thing that is not there is skipped with a sentence; where it is req
 sentence is a failure.
 """
 
+import json
 import os
 import shutil
 import subprocess
 import sys
+from importlib import metadata
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).parents[2]
-PARTS = ("Makefile", "README.md", "benchmarks", "conftest.py", "constraints.txt", "docs",
-         "pyproject.toml", "src", "tests")
+PARTS = ("LICENSE", "Makefile", "README.md", "benchmarks", "conftest.py", "constraints.txt", "docs",
+         "locks", "pyproject.toml", "src", "tests")
 IGNORED = shutil.ignore_patterns("__pycache__", "*.egg-info", ".pytest_cache")
 # Python reads this at its start: whoever asks for another machine is told that there is none
 NO_NETWORK = """
@@ -69,6 +71,21 @@ def make(clone, *words, **variables):
         ["make", *stamps, f"VENV={sys.prefix}", *words], cwd=clone / "clone", env=environment,
         capture_output=True, text=True, timeout=1200, check=False,
     )
+
+
+def test_the_bill_of_materials_lists_what_is_installed(clone):
+    done = make(clone, "sbom", f"OF={sys.executable}", "VALIDATE=--no-validate")
+    assert done.returncode == 0, done.stdout + done.stderr
+    bill = json.loads((clone / "clone/dist/principia.cdx.json").read_text())
+    assert bill["bomFormat"] == "CycloneDX"
+    product = bill["metadata"]["component"]
+    assert (product["name"], product["type"]) == ("principia", "library")
+    listed = {one["name"].lower(): one for one in bill["components"]}
+    for name in ("torch", "safetensors", "fastapi", "numpy", "scikit-learn"):
+        assert listed[name]["version"] == metadata.version(name)
+        assert listed[name]["licenses"]
+    needs = {one["ref"]: one.get("dependsOn", []) for one in bill["dependencies"]}
+    assert any("fastapi" in one for one in needs[product["bom-ref"]])
 
 
 @pytest.mark.parametrize(

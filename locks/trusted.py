@@ -1,0 +1,33 @@
+"""Refuses a build of PyTorch that is not one of the known ones, before anything of it has run.
+
+    python locks/trusted.py REPORT
+
+PyTorch comes in a dozen builds of one version, for graphics cards or without, and the machine
+decides which one pip takes. pip reports the hash of what it installed; the locks know the builds.
+"""
+
+import json
+import re
+import sys
+from pathlib import Path
+
+LOCKS = Path(__file__).parent
+
+
+def main(report: str) -> None:
+    """Look at what pip installed."""
+    known = {one for lock in LOCKS.glob("torch*.txt")
+             for one in re.findall(r"--hash=sha256:([0-9a-f]{64})", lock.read_text())}
+    for one in json.loads(Path(report).read_text())["install"]:
+        file = one["download_info"]
+        digest = file.get("archive_info", {}).get("hashes", {}).get("sha256", "nothing")
+        if digest not in known:
+            sys.exit(
+                f"make install: PyTorch must be one of the {len(known)} builds whose hashes stand in "
+                f"locks/torch*.txt; got {file['url'].rpartition('/')[2]} with sha256:{digest}. "
+                "If you know where it comes from, add that hash to locks/torch-cpu.txt."
+            )
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])
