@@ -23,7 +23,7 @@ def main(report: str) -> None:
         digest = file.get("archive_info", {}).get("hashes", {}).get("sha256", "nothing")
         if digest not in known:
             sys.exit(
-                f"make install: PyTorch must be one of the {len(known)} builds whose hashes stand in "
+                f"make install: PyTorch must be one of the {len(known)} builds with hashes in "
                 f"locks/torch*.txt; got {file['url'].rpartition('/')[2]} with sha256:{digest}. "
                 "If you know where it comes from, add that hash to locks/torch-cpu.txt."
             )
