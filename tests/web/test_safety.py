@@ -701,6 +701,21 @@ def test_what_is_no_http_is_counted_and_not_told_each_time(caplog, monkeypatch):
     assert told == [f"{number} invalid requests so far" for number in (1, 10, 100)]
 
 
+@pytest.mark.parametrize("right", [True, False])
+def test_a_head_with_a_broken_body_is_answered_once_and_logs_nothing(caplog, right):
+    """Both come at once: the head is good, so that the application is asked, the rest is no HTTP."""
+    chunked = ("Transfer-Encoding: chunked", "Content-Type: application/json")
+    with serving() as server, caplog.at_level("WARNING"):
+        first = head(server, "POST /api/x HTTP/1.1", *chunked)
+        if not right:  # refused by the head alone
+            first = first.replace(TOKEN.encode(), b"a wrong one")
+        answer = said(server, first + b"this is no length of a chunk\r\n")
+        assert answer.startswith(b"HTTP/1.1 400")
+        assert answer.count(b"HTTP/1.1") == 1
+        assert said(server, head(server, "GET / HTTP/1.1", "Connection: close")).endswith(b"SECRET")
+    assert [one for one in caplog.records if one.levelname == "ERROR"] == []
+
+
 def test_half_an_answer_is_cut_off_and_the_next_is_whole():
     with serving() as server:
         browser = http.client.HTTPConnection("localhost", server.port, timeout=5)

@@ -247,7 +247,10 @@ class PatientProtocol(H11Protocol):
         self._stop_waiting_for_reader()
 
     def send_400_response(self, msg: str) -> None:
-        """Answer what is not HTTP, if an answer can still be given."""
+        """Answer what is not HTTP, if an answer can still be given; the application may not."""
+        if self.cycle is not None:  # the head was good, and the body is not
+            self.cycle.disconnected = True
+            self.cycle.message_event.set()
         if self.conn.our_state not in (h11.IDLE, h11.SEND_RESPONSE):
             self.transport.abort()
             return
