@@ -11,9 +11,15 @@ import re
 from dataclasses import dataclass
 from typing import final
 
+from markupsafe import Markup
+
 from principia.lab.params import usage_error
 
 __all__ = ["Reference", "Text", "sections"]
+
+
+_NUMBER = re.compile(r"\b(doi|arXiv):(\S+?)(?=[.,;]?(?:\s|$))")
+_ADDRESS = {"doi": "https://doi.org/", "arXiv": "https://arxiv.org/abs/"}
 
 
 @final
@@ -46,13 +52,25 @@ class Reference:
         fields = {"author": " and ".join(names), "title": title, "year": year}
         if arxiv := re.search(r"arXiv:(\d{4}\.\d{4,5})", rest):
             fields |= {"eprint": arxiv.group(1), "archiveprefix": "arXiv"}
-        if doi := re.search(r"doi:(\S+?)\.?(?:\s|$)", rest):
-            fields["doi"] = doi.group(1)
+        numbers = dict(_NUMBER.findall(rest))
+        if "doi" in numbers:
+            fields["doi"] = numbers["doi"]
         venue = re.sub(r"(arXiv|doi):\S+", "", rest).strip(" .,")
         if venue:
             fields["howpublished"] = venue
         body = ",\n".join(f"  {name} = {{{value}}}" for name, value in fields.items())
         return f"@misc{{{first}{year}{word},\n{body}\n}}"
+
+    @property
+    def html(self) -> Markup:
+        """The reference, whose DOI and arXiv number lead to where it can be read."""
+        done, place = Markup(), 0
+        for one in _NUMBER.finditer(self.text):
+            kind, number = one.groups()
+            done += self.text[place : one.start()]
+            done += Markup('<a href="{}">{}</a>').format(_ADDRESS[kind] + number, one.group())
+            place = one.end()
+        return done + self.text[place:]
 
 
 @final

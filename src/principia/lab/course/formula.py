@@ -38,6 +38,8 @@ _RAISED = str.maketrans(
 _LOWERED = str.maketrans(
     "0123456789+-−=()aehijklmnoprstuvxβγρφχ", "₀₁₂₃₄₅₆₇₈₉₊₋₋₌₍₎ₐₑₕᵢⱼₖₗₘₙₒₚᵣₛₜᵤᵥₓᵦᵧᵨᵩᵪ"
 )
+_PARTS = re.compile(r"(\$\$[^$]+\$\$|\$[^$]+\$|`[^`]+`)")  # mathematics and code, and the rest
+_EMPHASIS = re.compile(r"(?<![\w*])(\*\*?)(?=[^\s*])([^*]*[^\s*])\1(?![\w*])")
 _SPACED = set("=<>≤≥≠≈∼→↦←⇔⇒∈∉⊂⊆+−±⋅·×∧∨∩∪:|∣‖")
 _BIG = set("∑∏∫⋃⋂")
 
@@ -92,36 +94,42 @@ def to_unicode(latex: str) -> str:
 
 
 def prose_to_unicode(text: str) -> str:
-    """Turn the `$...$` parts of a text into unicode and leave the rest.
+    """Turn the `$...$` parts of a text into unicode, and leave the rest, without its emphasis.
 
     Example:
-        >>> prose_to_unicode("at most $R^2$ mistakes")
+        >>> prose_to_unicode("at *most* $R^2$ mistakes")
         'at most R² mistakes'
     """
-    return re.sub(
-        r"\$\$(.+?)\$\$|\$(.+?)\$",
-        lambda found: to_unicode(found.group(1) or found.group(2)),
-        text,
-        flags=re.DOTALL,
-    )
+    done = []
+    for part in _PARTS.split(text):
+        if len(part) > 2 and part[0] == part[-1] == "$":
+            done.append(to_unicode(part.strip("$")))
+        else:
+            done.append(part if part[:1] == "`" else _EMPHASIS.sub(r"\2", part))
+    return "".join(done)
 
 
 def prose_to_html(text: str) -> Markup:
-    """Turn `code` and `$math$` of a docstring into HTML; everything else is escaped.
+    """Turn `code`, `$math$` and `*emphasis*` of a docstring into HTML; all else is escaped.
 
     Example:
-        >>> prose_to_html("at most `n` < 3")
-        Markup('at most <code>n</code> &lt; 3')
+        >>> prose_to_html("at *most* `n` < 3")
+        Markup('at <em>most</em> <code>n</code> &lt; 3')
     """
     done = []
-    for part in re.split(r"(\$[^$]+\$|`[^`]+`)", text):
+    for part in _PARTS.split(text):
         if len(part) > 2 and part[0] == part[-1] == "$":
-            done.append(to_mathml(part[1:-1]))
+            done.append(to_mathml(part.strip("$")))
         elif len(part) > 2 and part[0] == part[-1] == "`":
             done.append(f"<code>{escape(part[1:-1])}</code>")
         else:
-            done.append(escape(part))
+            done.append(_EMPHASIS.sub(_emphasized, str(escape(part))))
     return Markup("".join(done))
+
+
+def _emphasized(found: re.Match[str]) -> str:
+    name = "strong" if len(found.group(1)) == 2 else "em"
+    return f"<{name}>{found.group(2)}</{name}>"
 
 
 def _balanced(latex: str) -> None:

@@ -163,7 +163,7 @@ class PageView:
     claims: tuple[ClaimView, ...]
     experiments: tuple[ExperimentView, ...]
     callbacks: tuple[CallbackView, ...]
-    references: tuple[str, ...]
+    references: tuple[Markup, ...]
     module: str
 
 
@@ -229,7 +229,7 @@ def page_view(key: str) -> PageView:
         claims=tuple(_claim(one) for one in page.claims().values()),
         experiments=tuple(_experiment(one) for one in page.experiments().values()),
         callbacks=tuple(one for one in _callbacks() if one.page == page.key),
-        references=tuple(one.text for one in text.references),
+        references=tuple(one.html for one in text.references),
         module=page.module,
     )
 

@@ -6,6 +6,7 @@ from fastapi import APIRouter, Request
 from fastapi.responses import FileResponse, HTMLResponse, Response
 
 from principia.lab.course import catalog
+from principia.lab.course.typeface import FONT, font_face
 from principia.lab.web.gate.answers import Missing
 from principia.lab.web.pages.content import page_views
 from principia.lab.web.pages.rendering import (
@@ -24,7 +25,7 @@ __all__ = ["router"]
 
 router = APIRouter(include_in_schema=False, default_response_class=HTMLResponse)
 HERE = Place()
-DAY = {"cache-control": "max-age=86400"}  # Plotly's script: large, and tied to its version
+DAY = {"cache-control": "max-age=86400"}  # large, and tied to a version: Plotly and the font
 
 
 @router.get("/")
@@ -40,6 +41,10 @@ def asset(request: Request, name: str) -> Response:
         return Response(request.app.state.plotly, media_type="text/javascript", headers=DAY)
     if name == "search-index.js":
         return Response(request.app.state.index, media_type="text/javascript")
+    if name == "formulas.css":
+        return Response(font_face(FONT.name), media_type="text/css")
+    if name == FONT.name:
+        return FileResponse(FONT, media_type="font/woff2", headers=DAY)
     known = {path.name: path for path in STATIC.iterdir()}
     if name not in known:
         raise Missing("There is no such file.")
