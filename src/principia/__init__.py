@@ -10,7 +10,26 @@ images (`convolution`), sequences (`recurrence`, `attention`), words (`embedding
 (`selfsupervised`) or against an adversary (`robustness`).
 
 Importing this package loads nothing else; a component is imported from its chapter, as in
-`from principia.connectionism import Perceptron`.
+`from principia.connectionism import Perceptron`. In a notebook or a script, `principia.check`,
+`principia.run` and `principia.page` do what the commands do, and give what a notebook draws.
 """
 
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from principia.lab.calls import check, page, run
+
 __version__ = "0.1.0"
+__all__ = ["__version__", "check", "page", "run"]
+
+
+def __getattr__(name: str) -> Any:
+    if name in ("check", "page", "run"):
+        from principia.lab import calls
+
+        return getattr(calls, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

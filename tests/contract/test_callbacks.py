@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 
 from killing import contents, killed_run, run_folder, whole_run
-from principia.lab.params import UsageError, knobs_of
+from principia.lab.params import UsageError, knobs_of, text_of
 from principia.lab.runs import Run
 from principia.lab.seeds import Seed
 from principia.lab.training import Callback, Supervised, accuracy, fit
@@ -18,7 +18,6 @@ from principia.lab.training.factories import (
     callback_factories,
     settings_with_callbacks,
 )
-from principia.lab.web.pages.content import text_of
 from principia.networks.mlp import MLP
 
 TEACHER = "regularization-early_stopping-stop_the_mlp-1"

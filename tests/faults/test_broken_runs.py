@@ -11,7 +11,8 @@ import pytest
 
 import commands
 from principia.lab.params import UsageError
-from principia.lab.runs.folders import RunConfig, RunFolder, find_run, list_runs, new_folder
+from principia.lab.runs.config import RunConfig
+from principia.lab.runs.folders import RunFolder, find_run, list_runs, new_folder
 
 QUICK = ("run", "networks/mlp", "--data", "iris", "--set", "epochs=1", "--set", "hidden=2")
 RECORD = {

@@ -18,8 +18,8 @@ import torch
 from principia.lab.course.catalog import page
 from principia.lab.evidence import at_least, claim
 from principia.lab.params import Failure, UsageError, settings
+from principia.lab.runs.config import RunConfig
 from principia.lab.runs.execution import create
-from principia.lab.runs.folders import RunConfig
 from principia.lab.web.processes import work
 
 

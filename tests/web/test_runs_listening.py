@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from principia.lab.runs.config import RunConfig
 from principia.lab.runs.execution import create
-from principia.lab.runs.folders import RunConfig
 from principia.lab.web.gate.sessions import Visitor
 from principia.lab.web.runs import following, running
 from principia.lab.web.runs.eta import Eta

@@ -11,8 +11,8 @@ import pytest
 
 from principia.lab.cli.app import app as command_line
 from principia.lab.params import UsageError
+from principia.lab.runs.config import RunConfig
 from principia.lab.runs.execution import create
-from principia.lab.runs.folders import RunConfig
 from principia.lab.web.runs import following
 from web.laboratory import TRAINED, events_of, rows_of, tell
 

@@ -703,7 +703,7 @@ def test_what_is_no_http_is_counted_and_not_told_each_time(caplog, monkeypatch):
 
 @pytest.mark.parametrize("right", [True, False])
 def test_a_head_with_a_broken_body_is_answered_once_and_logs_nothing(caplog, right):
-    """Both come at once: the head is good, so that the application is asked, the rest is no HTTP."""
+    """Both come at once: the head is good, so that the application is asked; the rest is none."""
     chunked = ("Transfer-Encoding: chunked", "Content-Type: application/json")
     with serving() as server, caplog.at_level("WARNING"):
         first = head(server, "POST /api/x HTTP/1.1", *chunked)

@@ -11,7 +11,8 @@ from principia.lab.course import catalog
 from principia.lab.params import REQUIRED, Knob, UsageError
 
 if TYPE_CHECKING:
-    from principia.lab.runs.folders import RunConfig, RunFolder
+    from principia.lab.runs.config import RunConfig
+    from principia.lab.runs.folders import RunFolder
 
 __all__ = ["need_same"]
 

@@ -11,8 +11,7 @@ from principia.lab.cli.resume import need_same
 from principia.lab.cli.terminal import progress, say, table
 from principia.lab.course import catalog
 from principia.lab.course.fingerprint import note
-from principia.lab.environment import cores, need_device
-from principia.lab.params import NonNegativeFloat, Range, SeedNumber, UsageError, shown, suggestion
+from principia.lab.params import NonNegativeFloat, Range, SeedNumber, UsageError
 from principia.lab.storage import need_writable, write_bytes, write_text
 
 if TYPE_CHECKING:
@@ -64,6 +63,7 @@ def run(
         allow_other_processor: Go on with another processor than the run began with, which gives
             other bits; the result says so.
     """
+    from principia.lab.runs.config import config_of
     from principia.lab.runs.execution import create, execute
     from principia.lab.runs.folders import discard_if_empty, find_run
 
@@ -83,10 +83,10 @@ def run(
     else:
         if allow_other_processor:
             raise UsageError("run: --allow-other-processor needs --resume. Name the run with it.")
-        budget = budget or "quick"
-        config = _config(
-            key, budget, seed or 0, set_, data, target, drop, data_dir, device or "cpu",
-            threads or (cores() if budget == "full" else 1),
+        config = config_of(
+            key, dict(pair("run", one) for one in set_), budget=budget or "quick", seed=seed or 0,
+            data=data, target=target, drop=drop, data_dir=data_dir, device=device or "cpu",
+            threads=threads,
         )
         folder = create(Path(runs_dir), config)
     try:
@@ -124,58 +124,6 @@ def _tell_processors(folder: "RunFolder") -> None:
 def _again(name: str, runs_dir: str) -> str:
     where = "" if runs_dir == RUNS else f" --runs-dir {runs_dir}"
     return f"principia run --resume {name}{where}"
-
-
-def _config(
-    key: str, budget: Any, seed: int, pairs: tuple[str, ...], data: str | None,
-    target: str | None, drop: tuple[str, ...], data_dir: str | None, device: str, threads: int,
-) -> Any:
-    """Check everything that was asked, before anything is written."""
-    from principia.lab.runs.folders import RunConfig
-    from principia.lab.training.factories import settings_with_callbacks
-
-    place, _, name = key.partition(":")
-    page = catalog.page(place, "run")
-    note(page)
-    if data_dir is not None and not Path(data_dir).is_dir():
-        raise UsageError(f"run: folder {shown(data_dir)} does not exist. Name the data folder.")
-    need_device("run", device)
-    texts = dict(pair("run", one) for one in pairs)
-    where = str(Path(data_dir).resolve()) if data_dir else None
-    if data is not None:
-        if name:
-            raise UsageError(f"run: --data needs a page; got the experiment {key}. Use {place}.")
-        own, knobs = _own_data(page, data, target, drop, texts, seed)
-        return RunConfig(page.key, "", budget, seed, knobs, own, where, device, threads)
-    if target is not None or drop:
-        raise UsageError("run: --target and --drop need --data. Name your table with it.")
-    experiment = catalog.experiment(key, "run")
-    knobs = settings_with_callbacks(
-        experiment.key, experiment.knobs, texts, trains=experiment.trains
-    )
-    return RunConfig(page.key, experiment.name, budget, seed, knobs, None, where, device, threads)
-
-
-def _own_data(
-    page: catalog.Page, data: str, target: str | None, drop: tuple[str, ...], texts: Any, seed: int
-) -> tuple[Any, dict[str, Any]]:
-    """Read the table once now, so that whatever is wrong with it is said before the run begins."""
-    from principia.lab.data.own import default_target, load
-    from principia.lab.data.schema import examples
-    from principia.lab.runs.folders import OwnData
-    from principia.lab.seeds import Seed
-    from principia.lab.training.factories import settings_with_callbacks
-    from principia.lab.training.learners import knobs_for, learner_of, trains
-
-    cells, sha256 = load(data)
-    target = target or default_target(data)
-    if target is None:
-        raise UsageError(f"run: --data {data} needs --target COLUMN. {suggestion('', cells)}")
-    ready = examples(cells, target, seed=Seed(seed), drop=drop)
-    kind = learner_of(page, ready.schema)
-    knobs = settings_with_callbacks(page.key, knobs_for(kind), texts, trains=trains(kind))
-    source = data if sha256 == data else str(Path(data).resolve())
-    return OwnData(source, target, drop, sha256), knobs
 
 
 def runs(*, runs_dir: str = RUNS) -> int:

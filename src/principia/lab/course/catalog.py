@@ -82,7 +82,7 @@ def _default(value: Any) -> str:
 
 
 @final
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Page:
     """One idea of the course: one name. What is static is read from the source as text.
 
@@ -93,6 +93,16 @@ class Page:
     key: str
     module: str
     path: Path
+
+    def __repr__(self) -> str:
+        """Give key and title."""
+        return f"<Page {self.key}: {self.title}>"
+
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, Any]:
+        """Tell the story in a notebook."""
+        from principia.lab.notebooks import page_bundle
+
+        return page_bundle(self)
 
     @property
     def name(self) -> str:

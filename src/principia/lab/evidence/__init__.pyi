@@ -2,6 +2,7 @@ from .checking import check_all as check_all
 from .claims import Claim as Claim
 from .claims import Control as Control
 from .claims import Finding as Finding
+from .claims import Findings as Findings
 from .claims import Observation as Observation
 from .claims import claim as claim
 from .evidence import Evidence as Evidence

@@ -19,7 +19,7 @@ from principia.lab.evidence.evidence import Evidence
 from principia.lab.params import Knob, UsageError, knobs_of, settings, usage_error
 from principia.lab.seeds import Seed
 
-__all__ = ["Claim", "Control", "Finding", "Observation", "claim"]
+__all__ = ["Claim", "Control", "Finding", "Findings", "Observation", "claim"]
 
 
 @final
@@ -35,7 +35,7 @@ class Control:
     """
 
     knobs: Mapping[str, Any]
-    refutes: tuple[str, ...] | Literal["all"] = "all"
+    refutes: Sequence[str] | Literal["all"] = "all"
     words: str = ""
 
     def __post_init__(self) -> None:
@@ -118,7 +118,7 @@ class Observation:
 
 
 @final
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Finding:
     """Everything one check of a claim found: its measures and its controls, seed by seed.
 
@@ -130,6 +130,17 @@ class Finding:
     measures: tuple[Observation, ...]
     controls: tuple[Observation, ...]
     code: str = ""  # the fingerprint of what measured it, where that is known
+
+    def __repr__(self) -> str:
+        """Say whether it passed, and why not."""
+        said = "holds, and its controls are refuted" if self.passed else "; ".join(self.complaints)
+        return f"<Finding {self.key}: {said or 'nothing was measured'}>"
+
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, Any]:
+        """Draw it in a notebook."""
+        from principia.lab.notebooks import finding_bundle
+
+        return finding_bundle(self)
 
     @property
     def key(self) -> str:
@@ -190,7 +201,33 @@ class Finding:
 
 
 @final
-@dataclass(frozen=True)
+class Findings(tuple[Finding, ...]):
+    """What a check of several claims found, in the order of the course."""
+
+    __slots__ = ()
+
+    @property
+    def passed(self) -> bool:
+        """Whether every claim passed."""
+        return all(one.passed for one in self)
+
+    def __repr__(self) -> str:
+        """Say how many passed, and which did not."""
+        if len(self) == 1:
+            return repr(self[0])
+        failed = [one for one in self if not one.passed]
+        lines = [f"<Findings: {len(self) - len(failed)} of {len(self)} claims pass>"]
+        return "\n".join(lines + [f"  {one!r}" for one in failed])
+
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, Any]:
+        """Draw one, or list several, in a notebook."""
+        from principia.lab.notebooks import findings_bundle
+
+        return findings_bundle(self)
+
+
+@final
+@dataclass(frozen=True, repr=False)
 class Claim:
     """A statement of a page, the function that measures it, and the controls that must fail."""
 
@@ -200,6 +237,20 @@ class Claim:
     misprint: str = ""
     headline: bool = False
     no_component: str = ""
+
+    def __post_init__(self) -> None:
+        """Let `help` tell what it states."""
+        object.__setattr__(self, "__doc__", inspect.getdoc(self.function))
+
+    def __repr__(self) -> str:
+        """Give the key."""
+        return f"<Claim {self.key}>"
+
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, Any]:
+        """State it in a notebook."""
+        from principia.lab.notebooks import claim_bundle
+
+        return claim_bundle(self)
 
     @property
     def name(self) -> str:

@@ -98,7 +98,7 @@ class Plot:
 
 
 @final
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Evidence:
     """What one check of one claim found."""
 
@@ -113,6 +113,16 @@ class Evidence:
     parts: tuple[tuple[str, Evidence], ...] = ()
     plot: Plot | None = None
     speaker: str = ""  # the part whose numbers stand for all, where that is not the loudest
+
+    def __repr__(self) -> str:
+        """Give the verdict and the numbers."""
+        return f"<Evidence: {self.verdict}: {self.summary}>"
+
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, Any]:
+        """Draw it in a notebook."""
+        from principia.lab.notebooks import evidence_bundle
+
+        return evidence_bundle(self)
 
     @property
     def holds(self) -> bool:

@@ -32,6 +32,7 @@ from principia.lab.params.knobs import (
     checked,
     knobs_of,
     settings,
+    text_of,
 )
 
 __all__ = [
@@ -39,5 +40,5 @@ __all__ = [
     "Knob", "Maybe", "NonNegativeFloat", "NonNegativeInt", "OrPart", "Outside", "PositiveFloat",
     "PositiveInt", "Range", "SeedNumber", "Seeds", "Signs", "Switch", "Text", "UnitInterval",
     "UsageError", "check_params", "checked", "domain_of", "knobs_of", "settings", "shown",
-    "suggestion", "usage_error",
+    "suggestion", "text_of", "usage_error",
 ]

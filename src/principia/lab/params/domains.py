@@ -59,9 +59,13 @@ class Domain(ABC):
         """Say what to do about a refused value."""
         return ""
 
+    def __repr__(self) -> str:
+        """Give the words, which `help` shows among annotations."""
+        return self.text
+
 
 @final
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Range(Domain):
     """Numbers between two ends; `open` names the ends that do not belong to it.
 
@@ -157,7 +161,7 @@ Jobs = Annotated[int, Range(1, 256)]
 
 
 @final
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Choice(Domain):
     """One of a few words; written as `Literal["a", "b"]`."""
 
@@ -198,7 +202,7 @@ class Choice(Domain):
 
 
 @final
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Switch(Domain):
     """True or false; written as `bool`."""
 
@@ -233,7 +237,7 @@ class Switch(Domain):
 
 
 @final
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Text(Domain):
     """Any text; written as `str`."""
 
@@ -262,7 +266,7 @@ class Text(Domain):
 
 
 @final
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Maybe(Domain):
     """A domain or nothing; written as `X | None`."""
 
@@ -296,7 +300,7 @@ class Maybe(Domain):
 
 
 @final
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class OrPart(Domain):
     """A domain, or an object of a class that is passed in instead and taken as it is.
 
@@ -340,7 +344,7 @@ class OrPart(Domain):
 
 
 @final
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Each(Domain):
     """Several values of one domain; written as `tuple[X, ...]`, typed as `1,2,3`."""
 
@@ -376,7 +380,7 @@ class Each(Domain):
 
 
 @final
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Entries(Domain):
     """Arrays or tensors, of any shape but empty, whose entries come from a few numbers."""
 

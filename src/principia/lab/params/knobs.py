@@ -19,7 +19,9 @@ from typing import Any, TypeVar, final
 from principia.lab.params.domains import Domain, Maybe, Range, domain_of
 from principia.lab.params.errors import UsageError, shown, suggestion, usage_error
 
-__all__ = ["MADE_WITH", "REQUIRED", "Knob", "check_params", "checked", "knobs_of", "settings"]
+__all__ = [
+    "MADE_WITH", "REQUIRED", "Knob", "check_params", "checked", "knobs_of", "settings", "text_of",
+]
 
 MADE_WITH = "_made_with"  # what a checked constructor was given is kept under this name
 REQUIRED: Any = object()  # the default of a parameter that has none
@@ -140,7 +142,21 @@ def checked(function: Function) -> Function:
                 object.__setattr__(made, MADE_WITH, dict(list(bound.arguments.items())[1:]))
         return function(*bound.args, **bound.kwargs)
 
+    # for `help`: what each parameter is; its domain stands in its own words below
+    wrapper.__signature__ = signature.replace(parameters=[  # type: ignore[attr-defined]
+        one.replace(annotation=_type_alone(one.annotation))
+        for one in signature.parameters.values()
+    ])
     return typing.cast(Function, wrapper)
+
+
+def _type_alone(annotation: Any) -> Any:
+    """Leave the domain out of an annotation."""
+    if typing.get_origin(annotation) is typing.Annotated:
+        return annotation.__origin__
+    if typing.get_origin(annotation) in (typing.Union, types.UnionType):
+        return typing.Union[tuple(map(_type_alone, typing.get_args(annotation)))]  # noqa: UP007
+    return annotation
 
 
 def _takes_anything(signature: inspect.Signature) -> bool:
@@ -168,3 +184,15 @@ def settings(owner: str, knobs: Mapping[str, Knob], pairs: Mapping[str, Any]) ->
         take = knob.parse if isinstance(value, str) else knob.accept
         chosen[name] = take(owner, value)
     return chosen
+
+
+def text_of(value: Any) -> str:
+    """Write a value as one would type it after --set.
+
+    Example:
+        >>> text_of((64, 64)), text_of(None), text_of(0.12)
+        ('64,64', 'none', '0.12')
+    """
+    if isinstance(value, (tuple, list)):
+        return ",".join(map(text_of, value))
+    return "none" if value is None else str(value)

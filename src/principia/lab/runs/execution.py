@@ -20,8 +20,9 @@ from principia.lab.course import catalog
 from principia.lab.course.fingerprint import fingerprint, loaded, roots_of_run
 from principia.lab.environment import environment, kernels, need_device, other_kernels, use_threads
 from principia.lab.params import UsageError, usage_error
+from principia.lab.runs.config import RunConfig
 from principia.lab.runs.experiments import Advance, Outcome, Run
-from principia.lab.runs.folders import RunConfig, RunFolder, new_folder
+from principia.lab.runs.folders import RunFolder, new_folder
 from principia.lab.seeds import Seed
 from principia.lab.storage import clear_leftovers, write_text
 

@@ -22,18 +22,18 @@ import tempfile
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import IO, Annotated, Any, Literal, final
+from typing import IO, Any, final
 
-from principia.lab.params import Range, SeedNumber, UsageError, knobs_of, shown
+from principia.lab.params import UsageError, shown
+from principia.lab.runs.config import RunConfig
 from principia.lab.runs.forms import read_figure, read_others, read_record, read_result, read_rows
 from principia.lab.storage import write_text
 
 __all__ = [
-    "OwnData", "RunConfig", "RunFolder", "discard_if_empty", "find_run", "list_runs",
-    "names_of_runs", "new_folder",
+    "RunFolder", "discard_if_empty", "find_run", "list_runs", "names_of_runs", "new_folder",
 ]
 
 CONFIG = "config.json"
@@ -41,73 +41,21 @@ UNNAMED = ".new-"  # the beginning of the name of a folder that is just being ma
 
 
 @final
-@dataclass(frozen=True)
-class OwnData:
-    """The user's table: a file or the name of an embedded one, its target, and columns left out."""
-
-    source: str
-    target: str
-    drop: tuple[str, ...] = ()
-    sha256: str = ""
-
-    @classmethod
-    def from_json(cls, plain: Mapping[str, Any]) -> OwnData:
-        """Take it back from plain data, whose values are checked."""
-        texts = (plain["source"], plain["target"], plain["sha256"], *plain["drop"])
-        if not all(isinstance(one, str) for one in texts):
-            raise TypeError("data are named by texts")
-        return cls(**{**plain, "drop": tuple(plain["drop"])})
-
-
-@final
-@dataclass(frozen=True)
-class RunConfig:
-    """What a run was asked to do, in plain values."""
-
-    page: str
-    experiment: str  # empty with own data
-    budget: Literal["quick", "full"] = "quick"
-    seed: SeedNumber = 0
-    knobs: Mapping[str, Any] = field(default_factory=dict)
-    data: OwnData | None = None
-    data_dir: str | None = None
-    device: str = "cpu"
-    threads: Annotated[int, Range(1, 1024)] = 1
-
-    @property
-    def key(self) -> str:
-        """Page and experiment."""
-        return f"{self.page}:{self.experiment}" if self.experiment else self.page
-
-    def to_json(self) -> dict[str, Any]:
-        """Give it as plain data."""
-        return asdict(self)
-
-    @classmethod
-    def from_json(cls, plain: Mapping[str, Any]) -> RunConfig:
-        """Take it back from plain data, whose values are checked."""
-        data = None if plain["data"] is None else OwnData.from_json(plain["data"])
-        found = cls(**{**_accepted(cls, plain), "data": data})
-        if not isinstance(found.knobs, Mapping) or (data is None and not found.experiment):
-            raise TypeError("neither an experiment nor a table")
-        return found
-
-
-def _accepted(kind: type, plain: Mapping[str, Any]) -> dict[str, Any]:
-    """Check the values that have a domain."""
-    known = knobs_of(kind.__init__)
-    return {
-        name: known[name].accept("run", value) if name in known else value
-        for name, value in plain.items()
-    }
-
-
-@final
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class RunFolder:
     """A run on disk."""
 
     path: Path
+
+    def __repr__(self) -> str:
+        """Say which run it is, and what became of it."""
+        return f"<Run {self.name}: {self.broken or self.status}>"
+
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, Any]:
+        """Draw it in a notebook."""
+        from principia.lab.notebooks import run_bundle
+
+        return run_bundle(self)
 
     @property
     def name(self) -> str:

@@ -146,8 +146,8 @@ def measure(
     say: Callable[[str], None], watch: Any, data_dir: str | None = None,
 ) -> Row:
     """Run an experiment at full budget on every seed, and make its row."""
+    from principia.lab.runs.config import RunConfig
     from principia.lab.runs.execution import create, execute
-    from principia.lab.runs.folders import RunConfig
 
     metrics: dict[str, list[float]] = {}
     weights, folders = [], []

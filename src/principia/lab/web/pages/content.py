@@ -22,13 +22,13 @@ from principia.lab.course import catalog
 from principia.lab.course.docstrings import sections
 from principia.lab.course.formula import prose_to_html, prose_to_unicode, to_mathml
 from principia.lab.mutation.scores import Score
-from principia.lab.params import Choice, Knob, Maybe, Range, Switch, knobs_of
+from principia.lab.params import Choice, Knob, Maybe, Range, Switch, knobs_of, text_of
 from principia.lab.runs.experiments import Experiment
 from principia.lab.training.factories import callback_factories
 
 __all__ = [
     "ClaimView", "ComponentView", "ExperimentView", "Field", "PageView", "CallbackView",
-    "ScoreView", "fields", "page_view", "page_views", "score_view", "search_index", "text_of",
+    "ScoreView", "fields", "page_view", "page_views", "score_view", "search_index",
 ]
 
 Kind = Literal["range", "number", "choice", "switch", "text"]
@@ -352,18 +352,6 @@ def _field(knob: Knob) -> Field:
     if low is None or high is None:
         return Field(kind="number", **shared)
     return Field(kind="range", log=low > 0 and high / low >= LOG_FROM, **shared)
-
-
-def text_of(value: Any) -> str:
-    """Write a value as one would type it after --set.
-
-    Example:
-        >>> text_of((64, 64)), text_of(None), text_of(0.12)
-        ('64,64', 'none', '0.12')
-    """
-    if isinstance(value, (tuple, list)):
-        return ",".join(map(text_of, value))
-    return "none" if value is None else str(value)
 
 
 def search_index(address: Any) -> str:

@@ -12,10 +12,10 @@ from typing import Any
 
 from principia.lab.course import catalog
 from principia.lab.figures import curves
-from principia.lab.params import Failure, UsageError
+from principia.lab.params import Failure, UsageError, text_of
+from principia.lab.runs.config import RunConfig
 from principia.lab.runs.experiments import Experiment
-from principia.lab.runs.folders import RunConfig, RunFolder, names_of_runs
-from principia.lab.web.pages.content import text_of
+from principia.lab.runs.folders import RunFolder, names_of_runs
 from principia.lab.web.runs.following import curves_of, figure_paths
 
 __all__ = [

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import shlex
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from pathlib import Path
@@ -12,14 +11,12 @@ from typing import Annotated, Any, Literal, final
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from principia.lab.course import catalog
-from principia.lab.environment import cores
 from principia.lab.params import UsageError, shown
+from principia.lab.runs.config import RunConfig, config_of
 from principia.lab.runs.execution import create
-from principia.lab.runs.folders import RunConfig, RunFolder
-from principia.lab.training.factories import settings_with_callbacks
+from principia.lab.runs.folders import RunFolder
 from principia.lab.web.gate.answers import Conflict, Forbidden, Missing
 from principia.lab.web.gate.sessions import Visitor
-from principia.lab.web.pages.content import text_of
 from principia.lab.web.processes.shares import Share
 from principia.lab.web.processes.workers import Busy, Workers
 from principia.lab.web.runs import run_store
@@ -92,9 +89,9 @@ class Runs:
     async def start(self, visitor: Visitor, request: RunRequest) -> str:
         """Begin a new run, or let it wait for its turn; give its name."""
         async with self._turn:
-            config, command = await asyncio.to_thread(self._config, request)
+            config = await asyncio.to_thread(self._config, request)
             self._queue.need_place(visitor.session)
-            folder = await asyncio.to_thread(create, self.runs_dir, config, command)
+            folder = await asyncio.to_thread(create, self.runs_dir, config, config.command)
             self._queue.admit(QueuedRun(visitor.session, folder))
             return folder.name
 
@@ -256,25 +253,13 @@ class Runs:
         told = self._queue.last_words(name)
         return (list(told.said), told.lines - len(told.said)) if told else ([], 0)
 
-    def _config(self, request: RunRequest) -> tuple[RunConfig, str]:
-        """Check what is requested as the command line does, and write it as a command."""
+    def _config(self, request: RunRequest) -> RunConfig:
+        """Check what is requested as the command line does."""
         try:
-            experiment = catalog.experiment(request.key, "run")
+            catalog.experiment(request.key, "run")
         except UsageError as error:
             raise Missing(str(error)) from None
         texts = {knob.strip(): text.strip() for knob, text in request.knobs.items()}
-        knobs = settings_with_callbacks(
-            experiment.key, experiment.knobs, texts, trains=experiment.trains
+        return config_of(
+            request.key, texts, budget=request.budget, seed=request.seed, data_dir=self._data_dir
         )
-        threads = cores() if request.budget == "full" else 1
-        config = RunConfig(
-            experiment.page, experiment.name, request.budget, request.seed, knobs,
-            data_dir=self._data_dir, threads=threads,
-        )
-        words = ["principia", "run", experiment.key, "--budget", request.budget]
-        words += ["--seed", str(request.seed)]
-        for knob, value in knobs.items():
-            words += ["--set", f"{knob}={text_of(value)}"]
-        if self._data_dir:
-            words += ["--data-dir", self._data_dir]
-        return config, shlex.join(words)
