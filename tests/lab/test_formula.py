@@ -5,7 +5,8 @@ import xml.etree.ElementTree as ET
 
 import pytest
 
-from principia.lab.course.formula import prose_to_unicode, to_mathml, to_unicode
+from principia.lab.course.docstrings import Reference
+from principia.lab.course.formula import prose_to_html, prose_to_unicode, to_mathml, to_unicode
 from principia.lab.params import UsageError
 
 
@@ -67,3 +68,34 @@ def test_prose_keeps_its_words():
 def test_block_formulas_are_marked():
     assert 'display="block"' in to_mathml("x", block=True)
     assert 'display="inline"' in to_mathml("x")
+
+
+@pytest.mark.parametrize(
+    ("text", "shown", "plain"),
+    [
+        ("on *keeping* it", "on <em>keeping</em> it", "on keeping it"),
+        ("a **bold** word, *a few words*.", "a <strong>bold</strong> word, <em>a few words</em>.",
+         "a bold word, a few words."),
+        ("2 * 3 * 4 and a*b*c", "2 * 3 * 4 and a*b*c", "2 * 3 * 4 and a*b*c"),
+        ("`x * y * z` and *<b>*", "<code>x * y * z</code> and <em>&lt;b&gt;</em>",
+         "`x * y * z` and <b>"),
+    ],
+)
+def test_emphasis_is_shown_and_products_stay_products(text, shown, plain):
+    assert prose_to_html(text) == shown
+    assert prose_to_unicode(text) == plain
+
+
+def test_mathematics_in_prose_has_no_emphasis():
+    assert "<em>" not in prose_to_html("$w^*$ and $v^*$ are *not* $a*b*c$").split("not")[0]
+    assert prose_to_unicode("$w^*$ is *best*") == "w* is best"
+
+
+def test_dois_and_arxiv_numbers_are_links():
+    shown = Reference(
+        "A & B (1989), On <x>. Networks 2(1). doi:10.1016/0893-6080(89)90014-2. arXiv:1412.6980"
+    ).html
+    assert '<a href="https://doi.org/10.1016/0893-6080(89)90014-2">doi:10.1016/' in shown
+    assert '</a>. <a href="https://arxiv.org/abs/1412.6980">arXiv:1412.6980</a>' in shown
+    assert "A &amp; B (1989), On &lt;x&gt;." in shown
+    assert Reference("A (1999), A title. A book, ch. 3").html == "A (1999), A title. A book, ch. 3"

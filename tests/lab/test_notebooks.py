@@ -99,7 +99,7 @@ def test_help_begins_with_what_a_component_is(cells):
     (said,) = cells[9].outputs
     lines = said.text.splitlines()
     purpose = inspect.getdoc(Hopfield).splitlines()[0]
-    assert [place for place, line in enumerate(lines) if purpose in line][0] < 8
+    assert next(place for place, line in enumerate(lines) if purpose in line) < 8
     assert "Annotated" not in said.text
     assert "Range(" not in said.text
 
