@@ -13,7 +13,7 @@ import base64
 import functools
 from pathlib import Path
 
-__all__ = ["FONT", "RANGES", "embedded_font", "font_face"]
+__all__ = ["FONT", "RANGES", "font_css"]
 
 FONT = Path(__file__).with_name("fonts") / "stix-two-math.woff2"
 RANGES = (
@@ -23,19 +23,15 @@ RANGES = (
 )
 
 
-def font_face(address: str) -> str:
-    """Write the rule of a style sheet that finds the font at an address, and gives it to formulas.
-
-    A formula waits for its font for a moment, and is drawn without it if that does not come.
-    """
-    return (
-        '@font-face { font-family: "Principia Math"; font-display: swap; '
-        f'src: url("{address}") format("woff2"); }}\n'
-        'math { font-family: "Principia Math", math; }'
-    )
-
-
 @functools.cache
-def embedded_font() -> str:
-    """Write that rule with the font itself inside, for files that stand alone."""
-    return font_face(f"data:font/woff2;base64,{base64.b64encode(FONT.read_bytes()).decode()}")
+def font_css() -> str:
+    """Write a style sheet that gives formulas their font, with the font itself inside.
+
+    A font in a file of its own comes after the first paint, and moves what was drawn without it.
+    """
+    font = base64.b64encode(FONT.read_bytes()).decode()
+    return (
+        '@font-face { font-family: "Principia Math"; '
+        f'src: url("data:font/woff2;base64,{font}") format("woff2"); }}\n'
+        'math { font-family: "Principia Math", math; }\n'
+    )

@@ -23,7 +23,7 @@ from plotly.offline import get_plotlyjs
 from principia.lab.course.catalog import Page, chapters, page
 from principia.lab.course.catalog import experiment as experiment_of
 from principia.lab.course.formula import prose_to_html, to_mathml
-from principia.lab.course.typeface import embedded_font
+from principia.lab.course.typeface import font_css
 from principia.lab.environment import environment
 from principia.lab.evidence.claims import Finding
 from principia.lab.figures import curves, finding_figure
@@ -234,7 +234,7 @@ def _fill(
     return _template().render(
         policy=_policy(plotly, DRAW), draw=Markup(DRAW), title=title, lead=lead, passed=passed,
         verdict=verdict, sections=sections, listing=listing, heads=heads, environment=described,
-        plotly=plotly, font=Markup(embedded_font()),
+        plotly=plotly, font=Markup(font_css()),
     )
 
 

@@ -41,7 +41,7 @@ _ELEMENTS = (
 POLICY = (
     f"default-src 'none'; script-src 'self'; style-src 'self' {_ELEMENTS}; "
     "style-src-attr 'unsafe-inline'; img-src 'self' data: blob:; connect-src 'self'; "
-    "font-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    "font-src 'self' data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
 _HEADERS = {
     b"x-content-type-options": b"nosniff",

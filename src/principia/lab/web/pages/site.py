@@ -14,7 +14,7 @@ from typing import Any
 
 from plotly.offline import get_plotlyjs
 
-from principia.lab.course.typeface import FONT, font_face
+from principia.lab.course.typeface import font_css
 from principia.lab.evidence.claims import Finding
 from principia.lab.evidence.kept import Kept
 from principia.lab.params import UsageError
@@ -64,10 +64,10 @@ def write_site(folder: Path, findings: Mapping[str, Finding]) -> int:
     temporary = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}."))
     try:
         temporary.chmod(0o755)  # mkdtemp makes it private; a site is not
-        for name, content in _files({key: Kept(one) for key, one in findings.items()}):
+        for name, text in _files({key: Kept(one) for key, one in findings.items()}):
             path = temporary / name
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(content if isinstance(content, bytes) else content.encode())
+            path.write_text(text, encoding="utf-8")
         written = sum(path.is_file() for path in temporary.rglob("*"))
         if folder.exists():
             shutil.rmtree(folder)
@@ -89,8 +89,7 @@ def _files(findings: Mapping[str, Kept]) -> Any:
         yield f"{page.key}.html", page_html(Place(live=False, depth=1), page.key, findings)
     yield "assets/search-index.js", search_index(top.page)
     yield "assets/plotly.min.js", get_plotlyjs()
-    yield "assets/formulas.css", font_face(FONT.name)
-    yield f"assets/{FONT.name}", FONT.read_bytes()
+    yield "assets/formulas.css", font_css()
     for path in STATIC.iterdir():
         if path.suffix in (".css", ".svg") or path.name in SCRIPTS:
             yield f"assets/{path.name}", path.read_text(encoding="utf-8")

@@ -6,7 +6,7 @@ from fastapi import APIRouter, Request
 from fastapi.responses import FileResponse, HTMLResponse, Response
 
 from principia.lab.course import catalog
-from principia.lab.course.typeface import FONT, font_face
+from principia.lab.course.typeface import font_css
 from principia.lab.web.gate.answers import Missing
 from principia.lab.web.pages.content import page_views
 from principia.lab.web.pages.rendering import (
@@ -42,9 +42,7 @@ def asset(request: Request, name: str) -> Response:
     if name == "search-index.js":
         return Response(request.app.state.index, media_type="text/javascript")
     if name == "formulas.css":
-        return Response(font_face(FONT.name), media_type="text/css")
-    if name == FONT.name:
-        return FileResponse(FONT, media_type="font/woff2", headers=DAY)
+        return Response(font_css(), media_type="text/css", headers=DAY)
     known = {path.name: path for path in STATIC.iterdir()}
     if name not in known:
         raise Missing("There is no such file.")

@@ -9,3 +9,11 @@
   const dark = chosen ? chosen === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
   document.documentElement.dataset.theme = dark ? "dark" : "light";
 }
+{
+  // Formulas change their width when their font comes, and what stands around them would jump.
+  const page = document.documentElement;
+  const ready = () => delete page.dataset.waiting;
+  page.dataset.waiting = "";
+  document.fonts.load('1rem "Principia Math"').finally(ready);
+  setTimeout(ready, 1000);
+}
