@@ -1,20 +1,26 @@
 r"""Norm constraints: what is true of it, and what would refute it."""
 
 import math
-from typing import Annotated, Literal
+from functools import partial
+from typing import Annotated, Any, Literal
 
 import torch
+from scipy.optimize import nnls
 from torch import Tensor, nn
 from torch.nn import functional as F
+from torch.nn.utils import parametrizations
+from torch.optim import SGD
 
 from principia.lab.draws import rand, randn
 from principia.lab.evidence import (
+    Control,
     Evidence,
     Series,
     at_least,
     at_most,
     claim,
     equal,
+    equal_to_rounding,
     every,
     never,
     slope,
@@ -36,23 +42,35 @@ from principia.regularization.norm_constraint import (
 Form = Literal["correct", "printed"]
 Dim = Annotated[int, Range(2, 10)]
 Samples = Annotated[int, Range(150, 1000)]
+RENORM = "torch.renorm adds 1e-7 to the norm that it divides by"
 
 
 @claim(
-    control={"onto": "sphere"},
-    refutes=["no point of the ball is closer", "distances do not grow"],
+    controls=[
+        Control({"onto": "sphere"},
+                ["no point of the ball is closer", "distances do not grow", "radii by row"],
+                "what is inside moves, too"),
+        Control({"onto": "box"}, ["it is in the ball"], "each coordinate cut by itself"),
+    ],
     source="by calculation; Bauschke and Combettes 2011, ch. 4",
 )
 def projection_is_nearest(
     seed: Seed, *, dim: Annotated[int, Range(1, 50)] = 3,
     radius: Annotated[float, Range(0.1, 10)] = 1.0,
     points: Annotated[int, Range(1000, 50_000)] = 10_000,
-    onto: Literal["ball", "sphere"] = "ball",
+    onto: Literal["ball", "sphere", "box"] = "ball",
 ) -> Evidence:
     r"""$\Pi_r(v)$ is the point of the ball that is closest to $v$, and $\Pi_r$ never stretches."""
     rng, most = seed.torch(), 3 * radius
     v = most * rand(rng, 200, 1) * F.normalize(randn(rng, 200, dim), dim=1)
-    found = project_ball(v, radius) if onto == "ball" else radius * F.normalize(v, dim=1)
+    v[0] = 0  # has no direction
+    found = {
+        "ball": lambda: project_ball(v, radius), "sphere": lambda: radius * F.normalize(v, dim=1),
+        "box": lambda: v.clamp(-radius, radius),
+    }[onto]()
+    units = torch.linspace(0.2, 5, 200, dtype=v.dtype)  # each row measured in one of its own
+    radii, scaled = units * radius, units[:, None] * found
+    radii[-1], scaled[-1] = math.inf, units[-1] * v[-1]
     # rivals: some anywhere in the ball, some near what was found and pulled inside
     spread = radius * rand(rng, points // 2, 1) ** (1 / dim)
     anywhere = spread * F.normalize(randn(rng, points // 2, dim), dim=1)
@@ -75,7 +93,31 @@ def projection_is_nearest(
             found.norm(dim=1), radius, slack=1e-14 * radius, why="rounding of a norm"
         ),
         "distances do not grow": never(after > before + 1e-12 * most, why="a theorem; rounding"),
+        "radii by row": equal(
+            project_ball(units[:, None] * v, radii), scaled, tol=1e-13 * most, why="rounding"
+        ),
+        "steps of several weights": equal(*_steps_of_several(rng), tol=1e-14, why="rounding"),
     })
+
+
+def _steps_of_several(rng: torch.Generator) -> tuple[Tensor, Tensor]:
+    """Take shorter and longer steps with two groups, and project all of each group by hand."""
+    weights = [nn.Parameter(randn(rng, *shape) / 10) for shape in ((2, 3), (4,), (3,), (5,))]
+    own: dict[str, Any] = {"params": weights[3:], "lr": 0.5, "radius": 2.0}
+    optimizer = ProjectedSGD([{"params": weights[:3]}, own])  # one keeps the usual lr and radius
+    found, expected = [], []
+    for size in (0.1, 5.0, 100.0):
+        gradients = [size * randn(rng, *one.shape) for one in weights]
+        gradients[1].zero_()  # as if it had none; it counts in the length
+        for (lr, radius), part in (((0.1, 1.0), slice(0, 3)), ((0.5, 2.0), slice(3, 4))):
+            pairs = zip(weights[part], gradients[part], strict=True)
+            moved = torch.cat([(one.detach() - lr * slope).flatten() for one, slope in pairs])
+            expected.append(project_ball(moved, radius))
+        for k, one in enumerate(weights):
+            one.grad = None if k == 1 else gradients[k]
+        optimizer.step()
+        found += [one.detach().flatten().clone() for one in weights]
+    return torch.cat(found), torch.cat(expected)
 
 
 def _distances(a: Tensor, b: Tensor) -> Tensor:
@@ -84,24 +126,30 @@ def _distances(a: Tensor, b: Tensor) -> Tensor:
 
 
 @claim(
-    control={"steps": 10},
-    refutes=["inactive: conditions", "inactive: λ", "inactive: θ"],
+    controls=[
+        Control({"steps": 10}, ["inactive: conditions", "inactive: λ", "inactive: θ"],
+                "before the solution"),
+        Control({"optimizer": "SGD"}, ["active: conditions", "active: at the rim", "active: λ"],
+                "no ball"),
+    ],
     source="Karush 1939; Kuhn and Tucker 1951",
 )
 def kkt_at_the_solution(
     seed: Seed, *, dim: Dim = 5, samples: Samples = 200,
     share: Annotated[float, Range(0.1, 0.9)] = 0.5,
     steps: Annotated[int, Range(10, 2000)] = 200,
+    optimizer: Literal["ProjectedSGD", "SGD"] = "ProjectedSGD",
 ) -> Evidence:
     r"""In a ball it ends at $\nabla R=-\lambda\theta$, $\lambda\ge0$, which is 0 inside the rim."""
-    risk = noisy_logistic(seed.torch(), dim=dim, samples=samples, l2=0.0)
+    rng = seed.torch()
+    risk = noisy_logistic(rng, dim=dim, samples=samples, l2=0.0)
     free = penalized_at(risk, torch.zeros(1))
     parts, curves, shown = {}, [], sorted({round(steps ** (k / 60)) for k in range(61)} | {0})
     for name, factor in {"active": share, "inactive": 2.0}.items():
         twin, radius = risk.at(risk.theta), factor * float(free.norm())
-        optimizer = ProjectedSGD(twin.parameters(), lr=1 / float(risk.smoothness or 1),
-                                 radius=radius)
-        path = descend(twin, optimizer, steps, record=("theta",), at=shown)["theta"][:, 0]
+        kind: Any = partial(ProjectedSGD, radius=radius) if optimizer == "ProjectedSGD" else SGD
+        steep = kind(twin.parameters(), lr=1 / float(risk.smoothness or 1))
+        path = descend(twin, steep, steps, record=("theta",), at=shown)["theta"][:, 0]
         residual, multiplier = kkt_residual(risk, path, radius)
         why = "steps that contract by a constant factor, far below the size of a gradient"
         parts[f"{name}: conditions"] = at_most(residual[-1], 1e-8, why=why)
@@ -115,14 +163,22 @@ def kkt_at_the_solution(
             why = "the residual over the smallest curvature"
             parts[f"{name}: λ"] = equal(multiplier[-1], 0, tol=1e-8, why="as the residual")
             parts[f"{name}: θ"] = equal(path[-1:], free, tol=1e-5, why=why)
+    priced = penalized_at(risk, torch.tensor([0.1, 1.0]).double())  # where only the length is wrong
+    points = torch.cat([free.new_zeros(1, dim), priced, 2 * randn(rng, 50, dim)])
+    radii, least = points.norm(dim=1) * 2 ** randn(rng, 53) + 0.1, []
+    for slopes, point, radius in zip(risk.gradient(points), points, radii, strict=True):
+        multiplier, pull = nnls(point.numpy()[:, None], -slopes.numpy())
+        beyond = float(point.norm() - radius)
+        least.append([max(pull, multiplier[0] * abs(beyond), beyond), multiplier[0]])
+    parts["anywhere, by least squares"] = equal_to_rounding(
+        torch.stack(kkt_residual(risk, points, radii), dim=1), least
+    )
     curves.append(Series("1e-8", [1, steps], [1e-8] * 2, "bound"))
     return every(parts).drawn(*curves, x="step t", y="violation of the conditions", log="xy")
 
 
 @claim(
-    control={"form": "printed"},
-    refutes=["distance of the solutions", "multiplier"],
-    source="Boyd and Vandenberghe 2004, ch. 5",
+    control={"form": "printed"}, source="Boyd and Vandenberghe 2004, ch. 5",
     misprint=r"decay $\mu$ is equivalent to the constraint $\Vert\theta\Vert\le\mu$",
 )
 def penalty_matches_a_radius(
@@ -146,7 +202,7 @@ def penalty_matches_a_radius(
             x="price μ", y="coordinate of the solution", log="x",
         ),
         "multiplier": equal(multiplier, mus, tol=1e-6 * mus, why="as the distance, relative"),
-        "radii decrease": never(penalized.norm(dim=1).diff() >= 0, why="a theorem"),
+        "radii decrease": never(radii.diff() >= 0, why="a theorem"),
     })
 
 
@@ -216,17 +272,21 @@ def half_in_the_expansion(
 
 
 @claim(
-    control={"over": "matrix"},
-    refutes=["rows within the bound are untouched", "others are cut to the bound"],
+    controls=[
+        Control({"over": "matrix"},
+                ["rows within the bound are untouched", "others are cut to the bound"],
+                "a ball for all rows together"),
+        Control({"over": "columns"}, ["norms"], "outgoing weights"),
+    ],
     source="Hinton et al. 2012, app. A",
 )
 def max_norm_rows_hold(
     seed: Seed, *, bound: Annotated[float, Range(0.1, 10)] = 1.0,
     lr: Annotated[float, Range(0.1, 100)] = 10.0, steps: Annotated[int, Range(10, 300)] = 100,
-    over: Literal["rows", "matrix"] = "rows",
+    over: Literal["rows", "matrix", "columns"] = "rows",
 ) -> Evidence:
     r"""After every step no row is longer than $c$, and rows that were not are untouched."""
-    rng, limit = seed.torch(), MaxNorm(bound)
+    rng, limit = seed.torch(), MaxNorm(bound, dim=1) if over == "columns" else MaxNorm(bound)
     x, y = randn(rng, 64, 1, 6, 6), torch.randint(3, (64,), generator=rng)
     model = nn.Sequential(  # without biases, which nothing holds: they would soon rule
         nn.utils.skip_init(nn.Conv2d, 1, 4, 3, bias=False), nn.Tanh(), nn.Flatten(),
@@ -241,7 +301,7 @@ def max_norm_rows_hold(
         F.cross_entropy(model(x), y).backward()
         sgd.step()
         rows = [one.detach().flatten(1).clone() for one in weights]
-        if over == "rows":
+        if over != "matrix":
             limit.after_step(model)
         else:
             for one in weights:
@@ -258,10 +318,34 @@ def max_norm_rows_hold(
             (long <= bound) & (wrong > 0), why="no arithmetic is done on them"
         ),
         "others are cut to the bound": at_most(
-            wrong / bound, 1e-6, why="torch.renorm adds 1e-7 to the norm that it divides by"
+            wrong / bound, 1e-6, why=RENORM
+        ),
+        "layers of any kind, either axis": equal(
+            *_cut_layers(rng, bound), tol=1e-6 * bound, why=RENORM
         ),
     }).drawn(
         Series("longest row after the step", range(1, steps + 1), long.amax(dim=1), "other"),
         Series("and after the projection", range(1, steps + 1), short.amax(dim=1)),
         Series("c", [1, steps], [bound] * 2, "bound"), x="step", y="norm", log="y",
     )
+
+
+def _cut_layers(rng: torch.Generator, bound: float) -> tuple[Tensor, Tensor]:
+    """Shorten layers of every kind along either axis, and each by hand; bias and gain stay."""
+    found, expected = [], []
+    for dim in (0, 1):
+        with torch.random.fork_rng(devices=[]):  # what layers draw is drawn anew below
+            layers = nn.ModuleList([
+                nn.Linear(4, 3), nn.Conv1d(2, 3, 4), nn.Conv2d(2, 3, (1, 4)), nn.LayerNorm([2, 3]),
+                nn.Conv3d(2, 3, (1, 2, 1)), parametrizations.weight_norm(nn.Linear(3, 5)),
+            ]).double()
+        for one in layers.parameters():
+            one.data = bound * randn(rng, *one.shape)
+        for layer in layers:
+            rows: Any = layer.weight.detach().transpose(0, dim)
+            if not isinstance(layer, nn.LayerNorm):
+                rows = project_ball(rows.flatten(1), bound).view(rows.shape)
+            expected += [rows.transpose(0, dim).flatten(), layer.bias.detach().flatten()]
+        MaxNorm(bound, dim=dim)(layers)
+        found += [one.detach().flatten() for layer in layers for one in (layer.weight, layer.bias)]
+    return torch.cat(found), torch.cat(expected)
