@@ -62,7 +62,11 @@ def test_claims_catch_planted_bugs(old, new, claim):
          ["initialize_ is torch's start"]),
         ("nn.init.orthogonal_(weight, gain,", "nn.init.xavier_normal_(weight, gain,",
          "orthogonal_spectrum", ["singular values", "real ones of a matrix"]),
-        ("- math.lgamma(D)", "- math.lgamma(D + 1)", "product_of_uniforms", ["cells, D = 2"]),
+        ("density, -math.inf)", "density, 0.0)", "product_of_uniforms", ["nothing beyond"]),
+        ("one.mean() for one in seen", "one.sum() for one in seen", "tanh_fits_the_assumption",
+         ["profile, by autograd"]),
+        ("weight[:, 0].numel()", "len(weight)", "uniform_and_gaussian_agree",
+         ["all schemes are torch's"]),
     ],
 )
 def test_parts_catch_planted_bugs(old, new, claim, parts):

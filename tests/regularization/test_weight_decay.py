@@ -88,6 +88,10 @@ def test_every_misprint_is_refuted():
         assert page(KEY).claim(SGD_IS_L2).observe(0, {"form": form}).verdict == "refuted"
 
 
+def test_a_maximum_is_shrunk_too_where_the_decay_is_stronger():
+    assert shrinkage(torch.tensor([[-1.0]]), 3.0).item() == -0.5
+
+
 def test_step_is_torchs():
     theta, gradient = draw(2, 7)
     p = nn.Parameter(theta.clone())

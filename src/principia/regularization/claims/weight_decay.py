@@ -75,9 +75,8 @@ def sgd_decay_is_l2(
         "explicit penalty and formula": equal(penalized, by_formula, tol=1e-12, why=CONTRACTS),
     }
     model, by_name = _many_layers(rng), {"linear.weight": mu, "gains.bias": mu / 2}
-    for name, given, strengths in (
-        ("one strength", mu, dict.fromkeys(WEIGHTS, mu)), ("strengths by name", by_name, by_name)
-    ):
+    for name, given, strengths in (("one strength", mu, dict.fromkeys(WEIGHTS, mu)),
+                                   ("strengths by name", by_name, by_name)):
         moved = copy.deepcopy(model)
         optimizer = SGD(decay_groups(moved, given, lr=lr))
         for p in moved.parameters():
@@ -423,20 +422,21 @@ def _groups_and_prices(rng: torch.Generator, lam: float) -> dict[str, Evidence]:
     theirs = copy.deepcopy(ours)
 
     def made() -> ProximalL1:
-        groups = decay_groups(nn.ParameterList(ours[:2]), lam, name="lam", lr=2.0)
-        return ProximalL1([*groups, {"params": ours[2:]}], SGD, lr=0.3, momentum=0.5)
+        groups = decay_groups(nn.ParameterList(ours[:1]), lam, name="lam", lr=2.0)
+        return ProximalL1([*groups, {"params": ours[1:]}], SGD, lr=0.3, momentum=0.5)
 
-    plain = SGD([{"params": theirs[:2], "lr": 2.0}, {"params": theirs[2:]}], lr=0.3, momentum=0.5)
+    plain = SGD([{"params": theirs[:1], "lr": 2.0}, {"params": theirs[1:]}], lr=0.3, momentum=0.5)
     optimizer = made()
     for step in range(10):
         if step == 5:
             state, optimizer = optimizer.state_dict(), made()
             optimizer.load_state_dict(state)
+            optimizer.param_groups[0]["lr"] = plain.param_groups[0]["lr"] = 1.0
         for one, other in zip(ours, theirs, strict=True):
             one.grad = other.grad = randn(rng, *one.shape)
         optimizer.step()
         plain.step()
-        theirs[0].data = soft_threshold(theirs[0].data, 2.0 * lam)
+        theirs[0].data = soft_threshold(theirs[0].data, plain.param_groups[0]["lr"] * lam)
     model = _many_layers(rng)
     sizes = {name: one.detach().abs().sum() for name, one in model.named_parameters()}
     whole = lam * sum(sizes[name] for name in (*WEIGHTS, "frozen.weight"))
