@@ -83,6 +83,12 @@ def test_claims_catch_planted_bugs(old, new, claim):
          ["Laplacian by random signs"]),
         ("one.copy_(before)", "one.mul_(1)", "weight_noise_penalizes_curvature",
          ["restored to the bit"]),
+        ("laplacian = torch.zeros_like", "laplacian = torch.ones_like",
+         "input_noise_second_order", ["of a linear function"]),
+        ("+ (value - y) * laplacian", "+ (value.detach() - y) * laplacian",
+         "input_noise_second_order", ["its gradient by the weights"]),
+        ("x + sigma * noise.to", "x - sigma * noise.to", "target_noise_keeps_the_mean",
+         ["drawn where it is said"]),
     ],
 )
 def test_parts_catch_planted_bugs(old, new, claim, parts):
