@@ -145,7 +145,8 @@ def test_a_profile_leaves_no_trace():
     net = conv_net().eval()
     before = {name: one.clone() for name, one in net.state_dict().items()}
     with torch.no_grad():
-        profile = depth_profile(net, torch.randn(3, 3, 8, 8), rng=generator())
+        profile = depth_profile(net, x := torch.randn(3, 3, 8, 8), rng=generator())
+    assert not any(one.requires_grad for one in (x, *profile))
     assert [len(one) for one in profile] == [3, 3, 3]
     assert not any(one._forward_hooks or one._forward_pre_hooks for one in net.modules())
     assert all(one.grad is None for one in net.parameters())

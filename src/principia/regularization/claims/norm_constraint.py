@@ -28,7 +28,7 @@ from principia.lab.evidence import (
 from principia.lab.params import Range
 from principia.lab.seeds import Seed
 from principia.optimization.gradient_descent import descend
-from principia.optimization.problems import LogisticRisk, noisy_logistic
+from principia.optimization.problems import LogisticRisk, Quadratic, noisy_logistic
 from principia.regularization.norm_constraint import (
     MaxNorm,
     ProjectedSGD,
@@ -188,7 +188,14 @@ def penalty_matches_a_radius(
     r"""Convex: price $\mu$ and radius $\Vert\theta_\mu\Vert$ have one solution, $\lambda=\mu$."""
     risk = noisy_logistic(seed.torch(), dim=dim, samples=samples, l2=0.0)
     mus = weakest * 10.0 ** torch.arange(4, dtype=torch.float64)
-    radii = mus if form == "printed" else matching_radius(risk, mus)
+    curvatures, prices = mus.new_tensor([1, 0.03, 2e-4, 0]), 0.04 * mus
+    prices[0] = 0  # leads to the nearest of all minima
+    bowl = Quadratic(curvatures, minimizer=1.0)
+    shrunken = (curvatures / (curvatures + prices[:, None] + (curvatures == 0))).norm(dim=1)
+    radii, of_bowl = (
+        its if form == "printed" else matching_radius(problem, its)
+        for problem, its in ((risk, mus), (bowl, prices))
+    )
     penalized, constrained = penalized_at(risk, mus), in_balls(risk, radii)
     multiplier = kkt_residual(risk, constrained, radii)[1]
     grid = torch.logspace(math.log10(weakest), math.log10(weakest) + 3, 60, dtype=mus.dtype)
@@ -203,6 +210,9 @@ def penalty_matches_a_radius(
         ),
         "multiplier": equal(multiplier, mus, tol=1e-6 * mus, why="as the distance, relative"),
         "radii decrease": never(radii.diff() >= 0, why="a theorem"),
+        "radii of a bowl": equal(
+            of_bowl, shrunken, tol=1e-9, why="steps of 1e-14 over a curvature of 2e-4"
+        ),
     })
 
 
