@@ -102,7 +102,7 @@ def mask_law(
     rng, samples = seed.torch(), 100_000
     sizes = [3, units - 3, 4]
     net = with_dropout(sizes, keep_input=0.9, keep_hidden=keep, activation="tanh", rng=rng).double()
-    x = 2 * randn(rng, 1, 3)
+    x, seen = 2 * randn(rng, 2, 3), []
     logits, weights = enumerate_subnets(net, x)
     keeps = [keep] * (units - 3) + [0.9] * 3  # the last bit runs fastest: the first input
     law = [
@@ -112,7 +112,16 @@ def mask_law(
     share = weights if average == "by p(b)" else torch.full_like(weights, 1 / len(weights))
     mixture = arithmetic_ensemble(logits, share)
     moments = [torch.tensordot(share, (logits.softmax(-1) - mixture) ** k, 1) for k in (2, 4)]
-    mean, variance = mc_dropout(net, x, samples, head=nn.Softmax(dim=-1), rng=rng)
+
+    def head(rows: Tensor) -> Tensor:
+        seen.append(len(rows))
+        return rows.softmax(dim=-1)
+
+    mc_dropout(net, x, head=head, rng=rng)
+    usual, start = sum(seen), rng.get_state()
+    mean, variance = mc_dropout(net, x, samples, head=head, rng=rng)
+    again = mc_dropout(net, x, 50, rng=rng.set_state(start))[0]
+    few = mc_dropout(net, x, 50, rng=rng.set_state(start))[0]
     errors = (variance / samples).sqrt()
     unsure = ((moments[1] - moments[0] ** 2) / samples).sqrt()
     return every({
@@ -128,7 +137,29 @@ def mask_law(
         ),
         "probabilities": equal_to_rounding(weights, law),
         "their sum": equal(weights.sum(), 1, tol=1e-14, why="rounding of a sum of positive terms"),
+        "some units": equal_to_rounding(*_some_units(net, x, 0.9, keep)),
+        "masks for each input": equal(
+            [usual / 2, sum(seen) / 2], [100, samples + 100], tol=0, why="a count"
+        ),
+        "drawn where it is said": equal(few, again, tol=0, why="the same generator"),
     })
+
+
+@torch.no_grad()
+def _some_units(
+    net: nn.Sequential, x: Tensor, keep_input: float, keep: float
+) -> tuple[Tensor, Tensor]:
+    """Enumerate the last hidden unit and the second input, and compute the same by hand."""
+    mlp, by_hand = cast(MLP, net[1]), []
+    hidden = mlp.sizes[1]
+    outputs, weights = enumerate_subnets(net, x, [2 + hidden, 1])
+    for first, second in itertools.product((0, 1), repeat=2):  # the last one runs fastest
+        h, seen = x.new_ones(hidden), x.new_ones(3)
+        h[-1], seen[1] = second / keep, first / keep_input
+        by_hand.append(mlp.layers[1](torch.tanh(mlp.layers[0](x * seen)) * h))
+    law = [a * b for a in (1 - keep_input, keep_input) for b in (1 - keep, keep)]
+    return (torch.cat([outputs.flatten(), weights]),
+            torch.cat([torch.stack(by_hand).flatten(), weights.new_tensor(law)]))
 
 
 @claim(
