@@ -357,7 +357,8 @@ def orthogonal_preserves_norm(
 ) -> Evidence:
     r"""$W^\top W=I$ gives $\Vert Wx\Vert=\Vert x\Vert$ through any depth, forward and back."""
     rng, gain = seed.torch(), 1.0 if form == "correct" else math.sqrt(width)
-    net = _stack([width] * (depth + 1), "identity")[::2]  # without the activation functions
+    layers = list(_stack([width] * (depth + 1), "identity"))[::2]  # without the activations
+    net = nn.Sequential(*layers)
     initialize_(net, "orthogonal", gain=gain, rng=rng)
     states = [randn(rng, INPUTS, width).requires_grad_()]
     for layer in net:

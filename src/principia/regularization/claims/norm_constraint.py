@@ -345,7 +345,7 @@ def _cut_layers(rng: torch.Generator, bound: float) -> tuple[Tensor, Tensor]:
     found, expected = [], []
     for dim in (0, 1):
         with torch.random.fork_rng(devices=[]):  # what layers draw is drawn anew below
-            layers = nn.ModuleList([
+            layers: Any = nn.ModuleList([
                 nn.Linear(4, 3), nn.Conv1d(2, 3, 4), nn.Conv2d(2, 3, (1, 4)), nn.LayerNorm([2, 3]),
                 nn.Conv3d(2, 3, (1, 2, 1)), parametrizations.weight_norm(nn.Linear(3, 5)),
             ]).double()

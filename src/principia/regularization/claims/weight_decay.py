@@ -40,7 +40,7 @@ from principia.regularization.weight_decay import (
 Rate = Annotated[float, Range(0.01, 1)]
 MINIMIZED = "L-BFGS ends where the gradient is below 1e-11"
 CURVED = f"{MINIMIZED}, and curvatures are above 0.05"
-WEIGHTS = "linear.weight", "conv.weight", "normalized.parametrizations.weight.original1"
+WEIGHTS: Any = "linear.weight", "conv.weight", "normalized.parametrizations.weight.original1"
 CONTRACTS = "float64 rounding of steps that contract"
 
 
