@@ -2,9 +2,11 @@ r"""Norm constraints: what is true of it, and what would refute it."""
 
 import math
 from functools import partial
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, final
 
+import numpy as np
 import torch
+from jaxtyping import Float
 from scipy.optimize import nnls
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -28,7 +30,7 @@ from principia.lab.evidence import (
 from principia.lab.params import Range
 from principia.lab.seeds import Seed
 from principia.optimization.gradient_descent import descend
-from principia.optimization.problems import LogisticRisk, Quadratic, noisy_logistic
+from principia.optimization.problems import LogisticRisk, Problem, noisy_logistic
 from principia.regularization.norm_constraint import (
     MaxNorm,
     ProjectedSGD,
@@ -190,7 +192,7 @@ def penalty_matches_a_radius(
     mus = weakest * 10.0 ** torch.arange(4, dtype=torch.float64)
     curvatures, prices = mus.new_tensor([1, 0.03, 2e-4, 0]), 0.04 * mus
     prices[0] = 0  # leads to the nearest of all minima
-    bowl = Quadratic(curvatures, minimizer=1.0)
+    bowl = _Counting(curvatures)
     shrunken = (curvatures / (curvatures + prices[:, None] + (curvatures == 0))).norm(dim=1)
     radii, of_bowl = (
         its if form == "printed" else matching_radius(problem, its)
@@ -213,7 +215,40 @@ def penalty_matches_a_radius(
         "radii of a bowl": equal(
             of_bowl, shrunken, tol=1e-9, why="steps of 1e-14 over a curvature of 2e-4"
         ),
+        "steps with restarts": equal(
+            bowl.asked, longest := max(_steps_with_restarts(curvatures, one) for one in prices),
+            tol=0.02 * longest, why="rounding decides when a step is below 1e-14",
+        ),
     })
+
+
+@final
+class _Counting(Problem):
+    """A bowl around 1 that counts how often somebody asks for its gradient."""
+
+    def __init__(self, curvatures: Tensor) -> None:
+        super().__init__(torch.zeros(1, len(curvatures)))
+        self.curvatures, self.smoothness, self.asked = curvatures, float(curvatures.max()), 0
+
+    def value(self, theta: Float[Tensor, "*B D"]) -> Float[Tensor, "*B"]:
+        return (self.curvatures * (theta - 1) ** 2).sum(dim=-1) / 2
+
+    def gradient(self, theta: Float[Tensor, "*B D"]) -> Float[Tensor, "*B D"]:
+        self.asked += 1
+        return self.curvatures * (theta - 1)
+
+
+def _steps_with_restarts(curvatures: Tensor, price: Tensor) -> int:
+    """Count the steps of O'Donoghue and Candès in a bowl of largest curvature 1, for one price."""
+    h, mu, steps, age = curvatures.numpy(), float(price), 0, 0
+    at = ahead = np.zeros_like(h)
+    while True:
+        reached, steps = (ahead - h * (ahead - 1)) / (1 + mu), steps + 1
+        step, moved = reached - ahead, reached - at
+        if np.linalg.norm(step) <= 1e-14 * (1 + np.linalg.norm(reached)):
+            return steps
+        age = 0 if step @ moved < 0 else age + 1
+        at, ahead = reached, reached + age / (age + 3) * moved
 
 
 @claim(control={"risk": "exp(-θ⁴)"}, source="by calculation")
