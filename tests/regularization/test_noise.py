@@ -87,6 +87,8 @@ def test_claims_catch_planted_bugs(old, new, claim):
          "input_noise_second_order", ["of a linear function"]),
         ("+ (value - y) * laplacian", "+ (value.detach() - y) * laplacian",
          "input_noise_second_order", ["its gradient by the weights"]),
+        ("x = x.detach().requires_grad_()", "x = x.requires_grad_()", "input_noise_second_order",
+         ["inputs left alone"]),
         ("x + sigma * noise.to", "x - sigma * noise.to", "target_noise_keeps_the_mean",
          ["drawn where it is said"]),
     ],

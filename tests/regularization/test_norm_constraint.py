@@ -73,6 +73,8 @@ def test_claims_catch_planted_bugs(old, new, claim):
     [
         ('if length > group["radius"]:', 'if length > 2 * group["radius"]:',
          "projection_is_nearest", ["steps of several weights"]),
+        ("return v * (radius / length)", "return 1.1 * v * (radius / length)",
+         "projection_is_nearest", ["inside, the identity"]),
         ("multiplier * beyond.abs()", "multiplier * beyond", "kkt_at_the_solution",
          ["anywhere, by least squares"]),
         ("UNITS = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d)",

@@ -130,7 +130,8 @@ def input_noise_second_order(
         else (one * steepness * first) ** 2 for one in sigmas
     ])
     left = (noisy - (f(x) - y) ** 2 - charged).square().mean(dim=1).sqrt()
-    signs = tikhonov_penalty(f, x, y, 1.0, probes=probes, rng=rng)
+    with seeded_generators(seed, x.device):
+        signs = tikhonov_penalty(f, x, y, 1.0, probes=probes)
     exact = (steepness * first) ** 2 + (f(x) - y) * second * steepness**2
 
     free = a.clone().requires_grad_()
@@ -157,6 +158,7 @@ def input_noise_second_order(
         "of a linear function": equal_to_rounding(
             torch.stack(straight), (0.49 * a @ a).expand(2, points)
         ),
+        "inputs left alone": equal(float(x.requires_grad), 0, tol=0, why="a copy is asked"),
         "its gradient by the weights": equal_to_rounding(trained, torch.func.grad(by_hand)(a)),
     })
 
@@ -344,8 +346,10 @@ def label_flips_are_smoothing(
     one_hot = torch.eye(K, dtype=W.dtype)
     wrong = eps / (K - 1) * (1 - one_hot) if share == "ε / (K - 1)" else eps / K
     targets = (1 - eps) * one_hot + wrong
-    labels = torch.arange(K).repeat_interleave(flips)
-    found = F.one_hot(flip_labels(labels, eps, K, rng), K).view(K, flips, K).double().mean(dim=1)
+    labels = torch.arange(K).expand(flips // 2, K)
+    with seeded_generators(seed, X.device):
+        flipped = torch.cat([flip_labels(labels, eps, K, rng), flip_labels(labels, eps, K)])
+    found = F.one_hot(flipped, K).double().mean(dim=0)
     return every({
         "gradient": equal(averaged, gradient(targets[y]), tol=1e-12, why="float64 rounding").drawn(
             Series("labels of class 0 after flips", range(K), found[0], style="bars"),
