@@ -193,6 +193,14 @@ def test_signs_are_drawn_where_the_generator_is():
     assert torch.equal(here, there)
 
 
+def test_noise_is_drawn_where_the_generator_is():
+    rngs = generator(), generator()
+    noisy = noisy_targets(torch.empty(3, device="meta"), 0.1, rngs[0])
+    assert noisy.device.type == "meta"
+    torch.randn(3, generator=rngs[1])
+    assert torch.equal(rngs[0].get_state(), rngs[1].get_state())
+
+
 def test_penalty_can_be_trained_with():
     x, y = data(4, torch.float64)
     a = torch.randn(3, generator=generator(), dtype=x.dtype, requires_grad=True)
