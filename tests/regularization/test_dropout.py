@@ -181,6 +181,12 @@ def test_monte_carlo_is_seeded_and_leaves_other_layers_in_evaluation():
     torch.testing.assert_close(variance, clean**2, rtol=0.05, atol=0)
 
 
+def test_more_inputs_than_are_computed_at_once_are_no_matter():
+    net = nn.Sequential(nn.Dropout(0.5), double(nn.Linear(1, 1)))
+    mean, variance = mc_dropout(net, torch.ones(40_000, 1, dtype=torch.float64), 2)
+    assert mean.shape == variance.shape == (40_000, 1)
+
+
 def test_gradients_reach_every_parameter_and_he_start():
     net = with_dropout([500, 400, 300, 3], rng=generator())
     net(torch.ones(8, 500)).sum().backward()
