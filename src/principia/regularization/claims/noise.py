@@ -250,13 +250,14 @@ def weight_noise_flattens(
     net = ScalarNet().at(torch.tensor([[6.0, 1 / 6]]).expand(runs, 2))
     disturb, sgd = NoisyWeights(sigma if noise == "weights" else 0.0), SGD(net.parameters(), lr=lr)
     disturb.begin(net, {}, steps)
-    objective = disturb.wrap(lambda model, batch, rng: batch[0] * model().sum())
+    objective = disturb.wrap(lambda model, batch, rng: batch[0] @ model())
+    ones = net.theta.new_ones(runs)
     at, seen = [steps * k // 40 for k in range(41)], []
     for step in range(steps + 1):
         if step in at:
             seen.append(_sharpness(net.theta.detach()).mean())
         sgd.zero_grad()
-        objective(net, (1.0,), rng).backward()
+        objective(net, (ones,), rng).backward()
         disturb.before_step(net)
         sgd.step()
     sharpness = torch.stack(seen)
