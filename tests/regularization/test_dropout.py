@@ -65,7 +65,19 @@ def test_claims_catch_planted_bugs(old, new, claim):
     ("old", "new", "claim", "parts"),
     [
         ("if self.training else self.keep", "if self.training else 1.0",
-         "torch_dropout_is_inverted", ["evaluation, classic"]),
+         "torch_dropout_is_inverted", ["classic: evaluation"]),
+        ("return x * (torch", "return 2 * x * (torch", "torch_dropout_is_inverted",
+         ["classic: what is kept"]),
+        ("1 - pi).prod(dim=1)", "1 - pi).prod(dim=1) / 2", "mask_law",
+         ["their sum"]),
+        ("pi[chosen]\n        factors", "pi[sorted(chosen)]\n        factors", "mask_law",
+         ["some units"]),
+        ("in torch.arange(samples).split", "in torch.arange(samples + 1).split", "mask_law",
+         ["masks for each input"]),
+        ("if rng is not None:\n        drawn", "if rng is None:\n        drawn", "mask_law",
+         ["drawn where it is said"]),
+        ("factors[:, chosen] = masks / pi", "factors[:, chosen] = masks",
+         "scaling_is_exact_for_linear", ["ClassicDropout", "MLP", "all units"]),
         ("nn.Dropout(1 - keep_input)", "nn.Dropout(keep_input)", "mask_law", ["probabilities"]),
         ("torch.arange(2 ** len(chosen))[:, None]", "torch.arange(1, 2 ** len(chosen))[:, None]",
          "subnet_count", ["of each size"]),
@@ -167,6 +179,12 @@ def test_monte_carlo_is_seeded_and_leaves_other_layers_in_evaluation():
     assert ((mean - clean).abs() < 5 * (variance / 40_000).sqrt()).all()
     # a Bernoulli number over π has variance (1 - π) / π, here 1
     torch.testing.assert_close(variance, clean**2, rtol=0.05, atol=0)
+
+
+def test_more_inputs_than_are_computed_at_once_are_no_matter():
+    net = nn.Sequential(nn.Dropout(0.5), double(nn.Linear(1, 1)))
+    mean, variance = mc_dropout(net, torch.ones(40_000, 1, dtype=torch.float64), 2)
+    assert mean.shape == variance.shape == (40_000, 1)
 
 
 def test_gradients_reach_every_parameter_and_he_start():

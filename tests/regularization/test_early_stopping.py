@@ -24,6 +24,7 @@ KEY = "regularization/early_stopping"
         ("1 - (1 - step) ** t, share", "1 - (1 - step) ** t, 1 - share", "gd_path_in_eigenbasis"),
         ("step = lr * lam", "step = lam", "gd_path_in_eigenbasis"),
         ("return 1 / (lr * t)", "return lr / t", "stopping_is_decay"),
+        ("return 1 / (lr * t)", "return 1 / (lr * (t + 1))", "stopping_is_decay"),
         ("return 1 / (lr * t)", "return 2 / (lr * t)", "stopping_risk_inflation"),
     ],
 )

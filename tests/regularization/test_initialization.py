@@ -62,7 +62,11 @@ def test_claims_catch_planted_bugs(old, new, claim):
          ["initialize_ is torch's start"]),
         ("nn.init.orthogonal_(weight, gain,", "nn.init.xavier_normal_(weight, gain,",
          "orthogonal_spectrum", ["singular values", "real ones of a matrix"]),
-        ("- math.lgamma(D)", "- math.lgamma(D + 1)", "product_of_uniforms", ["cells, D = 2"]),
+        ("density, -math.inf)", "density, 0.0)", "product_of_uniforms", ["nothing beyond"]),
+        ("one.mean() for one in seen", "one.sum() for one in seen", "tanh_fits_the_assumption",
+         ["profile, by autograd"]),
+        ("weight[:, 0].numel()", "len(weight)", "uniform_and_gaussian_agree",
+         ["all schemes are torch's"]),
     ],
 )
 def test_parts_catch_planted_bugs(old, new, claim, parts):
@@ -141,7 +145,8 @@ def test_a_profile_leaves_no_trace():
     net = conv_net().eval()
     before = {name: one.clone() for name, one in net.state_dict().items()}
     with torch.no_grad():
-        profile = depth_profile(net, torch.randn(3, 3, 8, 8), rng=generator())
+        profile = depth_profile(net, x := torch.randn(3, 3, 8, 8), rng=generator())
+    assert not any(one.requires_grad for one in (x, *profile))
     assert [len(one) for one in profile] == [3, 3, 3]
     assert not any(one._forward_hooks or one._forward_pre_hooks for one in net.modules())
     assert all(one.grad is None for one in net.parameters())

@@ -83,6 +83,14 @@ def test_claims_catch_planted_bugs(old, new, claim):
          ["Laplacian by random signs"]),
         ("one.copy_(before)", "one.mul_(1)", "weight_noise_penalizes_curvature",
          ["restored to the bit"]),
+        ("laplacian = torch.zeros_like", "laplacian = torch.ones_like",
+         "input_noise_second_order", ["of a linear function"]),
+        ("+ (value - y) * laplacian", "+ (value.detach() - y) * laplacian",
+         "input_noise_second_order", ["its gradient by the weights"]),
+        ("x = x.detach().requires_grad_()", "x = x.requires_grad_()", "input_noise_second_order",
+         ["inputs left alone"]),
+        ("x + sigma * noise.to", "x - sigma * noise.to", "target_noise_keeps_the_mean",
+         ["drawn where it is said"]),
     ],
 )
 def test_parts_catch_planted_bugs(old, new, claim, parts):
@@ -183,6 +191,14 @@ def test_signs_are_drawn_where_the_generator_is():
     with torch.device("meta"):
         there = penalty(rngs[1])
     assert torch.equal(here, there)
+
+
+def test_noise_is_drawn_where_the_generator_is():
+    rngs = generator(), generator()
+    noisy = noisy_targets(torch.empty(3, device="meta"), 0.1, rngs[0])
+    assert noisy.device.type == "meta"
+    torch.randn(3, generator=rngs[1])
+    assert torch.equal(rngs[0].get_state(), rngs[1].get_state())
 
 
 def test_penalty_can_be_trained_with():

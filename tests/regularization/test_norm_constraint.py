@@ -68,6 +68,24 @@ def test_claims_catch_planted_bugs(old, new, claim):
     assert_caught(KEY, old, new, claim)
 
 
+@pytest.mark.parametrize(
+    ("old", "new", "claim", "parts"),
+    [
+        ('if length > group["radius"]:', 'if length > 2 * group["radius"]:',
+         "projection_is_nearest", ["steps of several weights"]),
+        ("return v * (radius / length)", "return 1.1 * v * (radius / length)",
+         "projection_is_nearest", ["inside, the identity"]),
+        ("multiplier * beyond.abs()", "multiplier * beyond", "kkt_at_the_solution",
+         ["anywhere, by least squares"]),
+        ("UNITS = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d)",
+         "UNITS = (nn.Linear, nn.Conv2d, nn.Conv3d)", "max_norm_rows_hold",
+         ["layers of any kind, either axis"]),
+    ],
+)
+def test_parts_catch_planted_bugs(old, new, claim, parts):
+    assert_caught(KEY, old, new, claim, parts=parts)
+
+
 def test_projection_is_what_a_solver_finds_and_keeps_zero():
     for v, r in itertools.product(2 * normal(3, 4), (0.5, 2.0, 100.0)):
         found = minimize(

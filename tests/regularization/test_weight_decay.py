@@ -64,9 +64,32 @@ def test_claims_catch_planted_bugs(old, new, claim):
     assert_caught(KEY, old, new, claim)
 
 
+@pytest.mark.parametrize(
+    ("old", "new", "claim", "parts"),
+    [
+        ("return (1 - lr * mu) * theta - lr * gradient",
+         "return (1 - mu) * theta - lr * gradient", "adam_decay_is_not_l2",
+         ["beside Adam it is AdamW"]),
+        ("torch.diag_embed(d))", "torch.diag_embed(2 * d))", "decay_suppresses_noise",
+         ["Monte Carlo"]),
+        ('soft_threshold_(moved, group["lr"] * group["lam"])',
+         'soft_threshold_(moved, group["lam"])', "l1_gives_exact_zeros",
+         ["groups, momentum, a restart"]),
+        ("strength * p.abs().sum()", "strength * p.square().sum()", "l1_gives_exact_zeros",
+         ["price of many layers", "subgradient: near"]),
+    ],
+)
+def test_parts_catch_planted_bugs(old, new, claim, parts):
+    assert_caught(KEY, old, new, claim, parts=parts)
+
+
 def test_every_misprint_is_refuted():
     for form in ("printed", "printed, second line"):
         assert page(KEY).claim(SGD_IS_L2).observe(0, {"form": form}).verdict == "refuted"
+
+
+def test_a_maximum_is_shrunk_too_where_the_decay_is_stronger():
+    assert shrinkage(torch.tensor([[-1.0]]), 3.0).item() == -0.5
 
 
 def test_step_is_torchs():

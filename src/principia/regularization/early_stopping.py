@@ -70,7 +70,7 @@ def stopped_shrinkage(
     if not float(t).is_integer() and bool(long.any()):
         raise usage_error("stopped_shrinkage", "t", "an integer where lr * lam > 1", t)
     # 1 - step would round away what a weak direction moves
-    share = -torch.expm1(torch.special.xlog1py(t, -step.clamp(max=1)))
+    share = -torch.expm1(torch.special.xlog1py(t, -step))
     return torch.where(long, 1 - (1 - step) ** t, share)
 
 

@@ -121,19 +121,19 @@ def _draw(
         weight.uniform_(-math.sqrt(3) * sigma, math.sqrt(3) * sigma, generator=rng)
 
 
-def he_mlp(sizes: Sizes, *, rng: torch.Generator | None = None, **parts: Any) -> MLP:
-    """Make an `MLP` with its parts, and start it by He's rule."""
-    mlp = MLP(sizes, rng=torch.Generator(), **parts)  # of weights that are drawn anew
-    initialize_(mlp, "he", rng=rng)
-    return mlp
-
-
 def _layers(owner: str, model: nn.Module) -> list[Any]:
     """List the layers with weights."""
     found = [one for one in model.modules() if isinstance(one, LAYERS)]
     if not found:
         raise usage_error(owner, "model", "a network with a linear or convolution layer", model)
     return found
+
+
+def he_mlp(sizes: Sizes, *, rng: torch.Generator | None = None, **parts: Any) -> MLP:
+    """Make an `MLP` with its parts, and start it by He's rule."""
+    mlp = MLP(sizes, rng=torch.Generator(), **parts)  # of weights that are drawn anew
+    initialize_(mlp, "he", rng=rng)
+    return mlp
 
 
 @checked

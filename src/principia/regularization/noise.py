@@ -155,7 +155,7 @@ class WeightNoise(AbstractContextManager["WeightNoise"]):
     def __enter__(self) -> "WeightNoise":
         """Move every trainable weight."""
         moved = [one for one in self.model.parameters() if one.requires_grad]
-        self._before.append([(one, one.detach().clone()) for one in moved])
+        self._before.append([(one, one.clone()) for one in moved])
         for one in moved:
             one.copy_(_perturbed("WeightNoise", "weights", one, self.sigma, self.rng))
         return self

@@ -67,9 +67,10 @@ def input_noise_is_ridge(
     layer, clean = GaussianNoise(sigma), X.expand(COPIES // 2, -1, -1)
     with seeded_generators(seed, X.device):
         drawn = layer(clean)
-    noisy = torch.cat([drawn, InputNoise(sigma).prepare((clean, y), rng)[0]])
+    more, targets = InputNoise(sigma).prepare((clean, y), rng)
+    noisy = torch.cat([drawn, more])
     gram = (noisy.mT @ noisy).mean(dim=0)
-    found = torch.linalg.solve(gram, (noisy.mT @ y).mean(dim=0))
+    found = torch.linalg.solve(gram, (noisy.mT @ targets).mean(dim=0))
     steps = torch.linalg.solve(gram, (noisy.mT @ (y - noisy @ ridge)[..., None])[..., 0].mT)
 
     W = torch.stack([w, ridge, *randn(rng, 3, dim)], dim=1)  # (d, 5)
@@ -129,8 +130,21 @@ def input_noise_second_order(
         else (one * steepness * first) ** 2 for one in sigmas
     ])
     left = (noisy - (f(x) - y) ** 2 - charged).square().mean(dim=1).sqrt()
-    signs = tikhonov_penalty(f, x, y, 1.0, probes=probes, rng=rng)
+    with seeded_generators(seed, x.device):
+        signs = tikhonov_penalty(f, x, y, 1.0, probes=probes)
     exact = (steepness * first) ** 2 + (f(x) - y) * second * steepness**2
+
+    free = a.clone().requires_grad_()
+    straight = [tikhonov_penalty(lambda x, by=by: x @ by, x, y, 0.7) for by in (a, free)]
+    trained = torch.autograd.grad(
+        tikhonov_penalty(lambda x: torch.tanh(x @ free), x, y, 0.7).sum(), free
+    )[0]
+
+    def by_hand(a: Tensor) -> Tensor:
+        value = torch.tanh(x @ a)
+        bend = 1 - value**2
+        return 0.49 * (a @ a) * (bend**2 - 2 * (value - y) * value * bend).sum()
+
     spread = (2 * (steepness**4 - a.pow(4).sum()).clamp_min(0) / probes).sqrt()
     return every({
         "order of what is left": slope(
@@ -141,6 +155,11 @@ def input_noise_second_order(
             signs, exact, error=((f(x) - y) * second).abs() * spread, k=5, bias=1e-12,
             why="mean over the signs, whose variance is known; rounding",
         ),
+        "of a linear function": equal_to_rounding(
+            torch.stack(straight), (0.49 * a @ a).expand(2, points)
+        ),
+        "inputs left alone": equal(float(x.requires_grad), 0, tol=0, why="a copy is asked"),
+        "its gradient by the weights": equal_to_rounding(trained, torch.func.grad(by_hand)(a)),
     })
 
 
@@ -167,6 +186,10 @@ def weight_noise_penalizes_curvature(
     cloud = net.at(start.expand(PAIRED_DRAWS, -1))
     with WeightNoise(cloud, sigma, rng):
         moves = cloud.theta.detach() - start
+    given_up, disturb = net.at(start.expand(PAIRED_DRAWS, -1)), NoisyWeights(sigma)
+    disturb.begin(given_up, {}, 1)
+    disturb.wrap(lambda model, batch, rng: model().sum())(given_up, (), rng)
+    disturb.abandon(given_up)
 
     def excess(times: float) -> Tensor:
         mirrored = torch.stack([start + times * moves, start - times * moves])
@@ -190,7 +213,10 @@ def weight_noise_penalizes_curvature(
             one, sigma**2 * charge, k=4, bias=2 * next_term,
             why="pairs of mirrored draws; the next term, by doubling the noise",
         ),
-        "restored to the bit": never(cloud.theta != start, why="the very numbers are put back"),
+        "restored to the bit": never(
+            torch.stack([cloud.theta != start, given_up.theta != start]),
+            why="the very numbers are put back",
+        ),
     })
 
 
@@ -224,13 +250,14 @@ def weight_noise_flattens(
     net = ScalarNet().at(torch.tensor([[6.0, 1 / 6]]).expand(runs, 2))
     disturb, sgd = NoisyWeights(sigma if noise == "weights" else 0.0), SGD(net.parameters(), lr=lr)
     disturb.begin(net, {}, steps)
-    objective = disturb.wrap(lambda model, batch, rng: model().sum())
+    objective = disturb.wrap(lambda model, batch, rng: batch[0] @ model())
+    ones = net.theta.new_ones(runs)
     at, seen = [steps * k // 40 for k in range(41)], []
     for step in range(steps + 1):
         if step in at:
             seen.append(_sharpness(net.theta.detach()).mean())
         sgd.zero_grad()
-        objective(net, (), rng).backward()
+        objective(net, (ones,), rng).backward()
         disturb.before_step(net)
         sgd.step()
     sharpness = torch.stack(seen)
@@ -250,7 +277,10 @@ def _sharpness(theta: Tensor) -> Tensor:
     return (u**2 + v**2) / 2 + torch.hypot((u**2 - v**2) / 2, 2 * u * v - 1)
 
 
-@claim(control={"law": "mean 0.3"}, source="An 1996: noise on outputs only adds a constant")
+@claim(
+    control={"law": "mean 0.3"}, refutes=["minimizer", "loss", "expected loss"],
+    source="An 1996: noise on outputs only adds a constant",
+)
 def target_noise_keeps_the_mean(
     seed: Seed, *, samples: Annotated[int, Range(10, 200)] = 40,
     dim: Annotated[int, Range(1, 8)] = 4, sigma: Annotated[float, Range(0.1, 3)] = 1.0,
@@ -262,7 +292,9 @@ def target_noise_keeps_the_mean(
     w = randn(rng, dim + 1)
     y = X @ w + 0.3 * randn(rng, samples)
     shifted = y + (0.3 if law == "mean 0.3" else 0.0)
+    state = rng.get_state()
     noisy = noisy_targets(shifted.expand(draws, -1), sigma, rng)
+    again = randn(rng.set_state(state), draws, samples)
     inverse = torch.linalg.pinv(X)  # (d + 1, s)
     exact, fits = inverse @ y, noisy @ inverse.mT
     left = y - X @ w
@@ -286,6 +318,7 @@ def target_noise_keeps_the_mean(
                 (4 * sigma**2 * left.square().mean() + 2 * sigma**4) / (samples * draws)
             ).sqrt(), why="mean loss at fixed weights, whose variance is known",
         ),
+        "drawn where it is said": equal_to_rounding(noisy, shifted + sigma * again),
         "expected loss": equal_to_rounding(
             expected, left.square().mean() + sigma**2,
             why="float64 rounding: the cubature is exact for quadratics",
@@ -314,8 +347,10 @@ def label_flips_are_smoothing(
     one_hot = torch.eye(K, dtype=W.dtype)
     wrong = eps / (K - 1) * (1 - one_hot) if share == "ε / (K - 1)" else eps / K
     targets = (1 - eps) * one_hot + wrong
-    labels = torch.arange(K).repeat_interleave(flips)
-    found = F.one_hot(flip_labels(labels, eps, K, rng), K).view(K, flips, K).double().mean(dim=1)
+    labels = torch.arange(K).expand(flips // 2, K)
+    with seeded_generators(seed, X.device):
+        flipped = torch.cat([flip_labels(labels, eps, K, rng), flip_labels(labels, eps, K)])
+    found = F.one_hot(flipped, K).double().mean(dim=0)
     return every({
         "gradient": equal(averaged, gradient(targets[y]), tol=1e-12, why="float64 rounding").drawn(
             Series("labels of class 0 after flips", range(K), found[0], style="bars"),
