@@ -257,6 +257,7 @@ def test_bad_input_is_told_in_one_sentence():
          r"affine_cov: cov must be of shape \(\.\.\., 3, 3\); got \(2, 2\)"),
         (lambda: variance_of_sum(normal(3), normal(2, 2)), r"variance_of_sum: cov must be of sha"),
         (lambda: mgf(Laplace(0.0, 1.0)), r"dist must be a Bernoulli.*got Laplace.*empirical_mgf"),
+        (lambda: log_mgf(gamma, strict=True)(number(2.0)), r"below the rate, 2, .*; got 2\.0"),
         (lambda: log_mgf(gamma, strict=True)(number([1.0, 2.5])),
          r"log_mgf: t must be below the rate, 2, where the expectation is finite; got 2\.5"),
         (lambda: empirical_mgf(number([1.0]), number(1.0)), r"two or more numbers.*got \(1,\)"),

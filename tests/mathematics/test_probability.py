@@ -243,9 +243,12 @@ def test_bad_input_is_told_in_one_sentence():
     for normalize in (False, True):
         with pytest.raises(UsageError, match=r"probs must be >= 0 .*; got an entry -0\.5\.$"):
             JointTable(torch.tensor([1.5, -0.5]), ("x",), normalize=normalize)
-    for empty in (torch.zeros(3), torch.zeros(0), torch.tensor([math.nan, 1.0])):
-        with pytest.raises(UsageError, match=r"finite sum > 0; got sum (0|nan)\.$"):
+    nothing = torch.zeros(3), torch.zeros(0), *torch.tensor([[math.nan, 1], [math.inf, 1]])
+    for empty in nothing:
+        with pytest.raises(UsageError, match=r"finite sum > 0; got sum (0|nan|inf)\.$"):
             JointTable(empty, ("x",), normalize=True)
+    with pytest.raises(ValueError, match=r"right-most size of value must match"):
+        EmpiricalDistribution(torch.zeros(4, 2)).log_prob(torch.zeros(5, 3))
     with pytest.raises(UsageError, match=r"names must be 2 different names, one for each axis"):
         JointTable(torch.eye(2) / 2, ("x", "x"))
     joint = JointTable(torch.tensor([[0.5, 0.5], [0, 0]]), ("x", "y"))
