@@ -157,7 +157,7 @@ def conditional_independence(
         "mean information between X and Y": at_least(
             nats, 1e-6, why="independent variables have none, and rounding makes some 1e-15"
         ),
-        "by SciPy": equal_to_rounding(nats, rel_entr(pairs, apart).sum() / nets),
+        "by SciPy": equal_to_rounding(nats, rel_entr(pairs.numpy(), apart.numpy()).sum() / nets),
     })
 
 
