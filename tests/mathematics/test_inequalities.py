@@ -60,7 +60,7 @@ def test_claims_catch_planted_bugs(old, new, claim):
         ("GRID, ZOOMS = 65, 6", "GRID, ZOOMS = 65, 2", "bounded_means",
          ["Chernoff <= Hoeffding", "Chernoff's exponent is a divergence",
           "exponents of a coin over Hoeffding's, of a Poisson law over Bernstein's",
-          "normal laws of all sizes"]),
+          "normal laws of all sizes, an exponential one"]),
         ("numbers if numbers.is_floating_point() else numbers.double()", "numbers.half()",
          "cantelli", ["whole numbers, and a constant", "bytes of a number"]),
         ("most * deviation / 3", "most * deviation / 4", "bounded_means",

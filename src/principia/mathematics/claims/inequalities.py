@@ -359,10 +359,9 @@ def cantelli(
     # the law of mean 0 and variance v that has its upper point at the threshold
     eps, v = units, seed.child("v").numpy().uniform(0.2, 3, thresholds)
     mass = v / (v + eps**2)
-    k = torch.arange(1, 6)
+    k, j, none = torch.arange(1, 6), torch.arange(1, 6).double(), torch.zeros(5)
     plain = torch.stack([f(one, k) for f in (markov_bound, chebyshev_bound, cantelli_bound)
                          for one in (0, 1)])
-    none, j = torch.zeros(5), k.double()
     exact = torch.stack([none, 1 / j, none, 1 / j**2, none, 1 / (1 + j**2)])
     return every({
         "six laws, both sides": at_most(
@@ -421,8 +420,10 @@ def bounded_means(
               bernstein_bound(5, small, 1), bernstein_bound(5, 2 * small, 4, 2)]
     shares = torch.stack(nearly).log() / torch.stack(limits).log()
     eps = torch.arange(-4, 20, dtype=torch.float64).reshape(3, 8)
-    scaled = torch.stack([chernoff_bound(lambda t, s=s: (s * t).square() / 2, s * eps)
-                          for s in (1e-8, 1.0, 1e8)])
+    found = [chernoff_bound(lambda t, s=s: (s * t).square() / 2, s * eps) for s in (1e-8, 1.0, 1e8)]
+    found.append(chernoff_bound(lambda t: -(-t).log1p(), eps))  # NaN from t = 1 on
+    above = eps.clamp(min=1)
+    theirs = [-(eps.clamp(min=0) ** 2) / 2] * 3 + [above.log() + 1 - above]
     return every({
         "tail <= Chernoff": at_most(
             np.log(np.maximum(tail, 1e-300)), np.log(chernoff), slack=slack, why=why
@@ -442,8 +443,8 @@ def bounded_means(
             shares, 1, tol=small.numpy() ** 2 / 5,
             why="no better constants: the next terms of the exponents, eps²/6 and eps²/18",
         ),
-        "normal laws of all sizes": equal(
-            scaled.log(), (-(eps.clamp(min=0) ** 2) / 2).expand_as(scaled), tol=1e-11,
+        "normal laws of all sizes, an exponential one": equal(
+            torch.stack(found).log(), torch.stack(theirs), tol=1e-11,
             why="a search up to 6e-8 of log t, whose square counts; and 1 below the mean",
         ),
     })
