@@ -134,7 +134,7 @@ def chernoff_bound(log_mgf: Function, eps: Number) -> Float[Tensor, "..."]:
     for _ in range(ZOOMS):
         logs = low + (high - low) * steps  # (..., GRID)
         t = logs.exp()
-        exponents = torch.nan_to_num(log_mgf(t) - t * thresholds, nan=math.inf, posinf=math.inf)
+        exponents = torch.nan_to_num(log_mgf(t) - t * thresholds, nan=math.inf)
         best = exponents.argmin(dim=-1, keepdim=True)
         low, high = (logs.gather(-1, (best + by).clamp(0, GRID - 1)) for by in (-1, 1))
     return exponents.amin(dim=-1).clamp(max=0).exp()

@@ -388,8 +388,10 @@ def mgf_moments(
             x="product", y="its expectation",
         ),
         "powers of one variable": _nearly(
-            [[moment(law, k) for k in degrees] for law in single],
-            [[float(law.moment(k)) if k else 1.0 for k in degrees] for law in single.values()],
+            [*[[moment(law, k) for k in degrees] for law in single],
+             [raw_moment(torch.ones_like, (k,)) for k in degrees]],  # of what is always 0
+            [*[[float(law.moment(k)) if k else 1.0 for k in degrees] for law in single.values()],
+             [1.0, *[0.0] * order]],
         ),
     })
 
