@@ -295,8 +295,8 @@ def empirical_cdf_rate(
     delta, sizes = 0.05, np.geomspace(100, 100_000, 19).astype(int)
     draws = _uniform(seed.numpy(), (repetitions, samples), copies)
     exceeded = (_distances(draws) > dkw_radius(samples, delta)).mean()
-    means = [_distances(_uniform(seed.child(int(n)).numpy(), (40, n), copies)).mean()
-             for n in sizes]
+    means = [_distances(_uniform(seed.child(n).numpy(), (40, n), copies)).mean()
+             for n in map(int, sizes)]
     law = EmpiricalDistribution(torch.from_numpy(draws[0]))
     counts, chances = np.meshgrid([1, 7, samples], [RARE, delta, 1.0])
     radii = [dkw_radius(int(n), p) for n, p in zip(counts.flat, chances.flat, strict=True)]
@@ -373,8 +373,8 @@ def empirical_expectation(
             why="float32: sums of a thousand numbers of the size of the rate",
         ),
         "bytes of a number": equal(
-            [one.itemsize for one in (*found, both.sample((2,)), law.mean)], [4] * 5 + [8], tol=0,
-            why="floats stay as they are",
+            [one.itemsize for one in (*found, both.sample((2,), seed.torch()), law.mean)],
+            [4] * 5 + [8], tol=0, why="floats stay as they are",
         ),
     })
 
