@@ -40,7 +40,7 @@ def law_of(*shape, seed=0):
         ("...k->...r\", gain, offset)", "...k->...r\", gain, -offset)",
          "conditional_covariance_constant"),
         ("share * cov.trace() / size", "share * cov.trace()", "maximum_likelihood"),
-        ("ledoit_wolf(X.detach().cpu().numpy())", "ledoit_wolf(X.detach().cpu().numpy(), "
+        ("ledoit_wolf(X.numpy(force=True))", "ledoit_wolf(X.numpy(force=True), "
          "assume_centered=True)", "maximum_likelihood"),
     ],
 )
@@ -52,7 +52,7 @@ def test_claims_catch_planted_bugs(old, new, claim):
     ("old", "new", "claim", "parts"),
     [
         ("-squares / 2 - log_det -", "-squares / 2 + log_det -", "density",
-         ["from the Cholesky factor"]),
+         ["from the Cholesky factor", "broadcast"]),
         ("columns, log_det = L.mT @ columns", "columns, log_det = L @ columns", "precision_form",
          ["log_normal"]),
         ("movedim(-1, 0).reshape(shape)", "reshape(shape)", "maximum_likelihood",
@@ -63,6 +63,11 @@ def test_claims_catch_planted_bugs(old, new, claim):
          "affine_closure", ["log E exp(s'(AX + b))"]),
         ("MultivariateNormal(mean, scale_tril=L[..., k:, k:]",
          "MultivariateNormal(mean, cov[..., k:, k:]", "blocks", ["condition"]),
+        ("return mvn.precision_matrix, solved", "return mvn.covariance_matrix, solved", "blocks",
+         ["block of the precision"]),
+        ('kept = _coordinates("marginal", index, mvn)',
+         'kept = sorted(_coordinates("marginal", index, mvn))',
+         "affine_closure", ["mean of a marginal", "covariance of a marginal"]),
         ("order = seen + rest", "order = sorted(seen) + rest", "conditioning",
          ["slopes of a regression"]),
         ("centered.mT @ centered / n", "centered.mT @ centered / (n - 1)", "maximum_likelihood",

@@ -59,9 +59,33 @@ def test_claims_catch_planted_bugs(old, new, claim):
     ("old", "new", "claim", "parts"),
     [
         ("where[axis] = int(value)", "where[axis] = int(value) - 1", "sum_and_product_rules",
-         ["a variable that is known"]),
+         ["variables that are known"]),
         ("(values.sum() - values) / (n - 1)", "values.sum() / (n - 1)", "log_derivative_trick",
          ["leave-one-out is a covariance"]),
+        ("torch.einsum(self.probs, list(range(self.probs.ndim)), axes), names)",
+         "torch.einsum(self.probs**2, list(range(self.probs.ndim)), axes), names, normalize=True)",
+         "sum_and_product_rules", ["sum rule"]),
+        ("self.probs, self.names = probs / probs.sum(), names",
+         "self.probs, self.names = (probs / probs.sum()).half(), names",
+         "sum_and_product_rules", ["bytes of a number"]),
+        ("self._numbers.var(dim=0, correction=0)", "self._numbers.double().var(dim=0) * 2",
+         "empirical_expectation", ["pairs in single precision", "bytes of a number"]),
+        ("return joint / torch.where(total > 0, total, 1)",
+         "return (joint + 1e-9) / torch.where(total > 0, total, 1)", "sum_and_product_rules",
+         ["what never happens"]),
+        ("surprise = torch.xlogy(both, both) - ", "surprise = torch.xlogy(both, both).abs() - ",
+         "conditional_independence", ["by SciPy"]),
+        ("AffineTransform(b, a)", "AffineTransform(b, 1.1 * a)", "affine_density",
+         ["distance of the distribution functions"]),
+        ("torch.from_numpy(step * total)", "torch.from_numpy(1.01 * step * total)",
+         "sum_is_convolution", ["closed form"]),
+        (".to(f).clamp(min=0)", ".to(f)", "sum_is_convolution", ["no negative density"]),
+        ("value.to(kind).contiguous(), right=True)", "value.to(kind).contiguous(), right=False)",
+         "empirical_cdf_rate", ["EmpiricalDistribution"]),
+        ("math.sqrt(math.log(2 / delta)", "math.sqrt(math.log(1 / delta)", "empirical_cdf_rate",
+         ["dkw_radius"]),
+        ("terms.mean(dim=0)", "terms.median(dim=0).values", "log_derivative_trick",
+         ["the density as f"]),
     ],
 )
 def test_parts_catch_planted_bugs(old, new, claim, parts):
@@ -219,9 +243,12 @@ def test_bad_input_is_told_in_one_sentence():
     for normalize in (False, True):
         with pytest.raises(UsageError, match=r"probs must be >= 0 .*; got an entry -0\.5\.$"):
             JointTable(torch.tensor([1.5, -0.5]), ("x",), normalize=normalize)
-    for empty in (torch.zeros(3), torch.zeros(0), torch.tensor([math.nan, 1.0])):
-        with pytest.raises(UsageError, match=r"finite sum > 0; got sum (0|nan)\.$"):
+    nothing = torch.zeros(3), torch.zeros(0), *torch.tensor([[math.nan, 1], [math.inf, 1]])
+    for empty in nothing:
+        with pytest.raises(UsageError, match=r"finite sum > 0; got sum (0|nan|inf)\.$"):
             JointTable(empty, ("x",), normalize=True)
+    with pytest.raises(ValueError, match=r"right-most size of value must match"):
+        EmpiricalDistribution(torch.zeros(4, 2)).log_prob(torch.zeros(5, 3))
     with pytest.raises(UsageError, match=r"names must be 2 different names, one for each axis"):
         JointTable(torch.eye(2) / 2, ("x", "x"))
     joint = JointTable(torch.tensor([[0.5, 0.5], [0, 0]]), ("x", "y"))

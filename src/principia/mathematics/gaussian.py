@@ -114,17 +114,16 @@ def log_normal(
 
 def _factor(owner: str, name: str, matrix: Tensor) -> Tensor:
     """Factor positive definite matrices; refuse others, and what is singular up to rounding."""
-    precise, plain = torch.finfo(matrix.dtype).eps, matrix.detach()
-    skew = float((plain - plain.mT).abs().max())
-    if not skew <= precise**0.5 * float(plain.abs().max()):
+    precise, skew = torch.finfo(matrix.dtype).eps, (matrix - matrix.mT).abs().max().item()
+    if not skew <= precise**0.5 * matrix.abs().max().item():
         sentence = f"{owner}: {name} must be symmetric and finite; got a matrix that differs from"
         raise UsageError(f"{sentence} its transpose by {skew:.4g}. Pass (A + A.mT) / 2.")
     L, failed = torch.linalg.cholesky_ex(matrix)
     # what the coordinates before leave of the variance of each; where a factor failed, it is noise
-    left = L.detach().diagonal(dim1=-2, dim2=-1) ** 2
-    scale = plain.diagonal(dim1=-2, dim2=-1)
+    left = L.diagonal(dim1=-2, dim2=-1) ** 2
+    scale = matrix.diagonal(dim1=-2, dim2=-1)
     if bool(failed.any()) or bool((left <= matrix.shape[-1] * precise * scale).any()):
-        least = float(eigvalsh(plain)[..., 0].min())
+        least = eigvalsh(matrix)[..., 0].min().item()
         sentence = f"{owner}: {name} must be positive definite; got least eigenvalue {least:.4g}."
         raise UsageError(
             f"{sentence} Shrink it toward I, as fit_gaussian(X, shrinkage=0.1) does."
@@ -246,7 +245,7 @@ def fit_gaussian(
     if share == "ledoit-wolf":
         from sklearn.covariance import ledoit_wolf  # heavy, and wanted only here
 
-        share = float(ledoit_wolf(X.detach().cpu().numpy())[1])
+        share = float(ledoit_wolf(X.numpy(force=True))[1])
     if isinstance(share, str) or not 0 <= share <= 1:
         raise usage_error("fit_gaussian", "shrinkage", "in [0, 1] or 'ledoit-wolf'", shrinkage)
     n, size = X.shape

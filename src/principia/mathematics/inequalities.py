@@ -134,8 +134,8 @@ def chernoff_bound(log_mgf: Function, eps: Number) -> Float[Tensor, "..."]:
     for _ in range(ZOOMS):
         logs = low + (high - low) * steps  # (..., GRID)
         t = logs.exp()
-        exponents = torch.nan_to_num(log_mgf(t) - t * thresholds, nan=math.inf, posinf=math.inf)
-        best = exponents.detach().argmin(dim=-1, keepdim=True)
+        exponents = torch.nan_to_num(log_mgf(t) - t * thresholds, nan=math.inf)
+        best = exponents.argmin(dim=-1, keepdim=True)
         low, high = (logs.gather(-1, (best + by).clamp(0, GRID - 1)) for by in (-1, 1))
     return exponents.amin(dim=-1).clamp(max=0).exp()
 
@@ -218,12 +218,13 @@ def jensen_gap(
         domain = f"points in the shape of the weights, {tuple(weights.shape)}, and of one point"
         hint = "Weights that many sets share must be expanded."
         raise usage_error("jensen_gap", "x", domain, f"shape {tuple(x.shape)}", hint)
-    sums = weights.detach().sum(dim=-1)
+    sums = weights.sum(dim=-1)
     if not bool(((sums - 1).abs() <= 1e-6).all()) or not bool((weights >= 0).all()):
-        got = f"sums from {float(sums.min()):.7g} to {float(sums.max()):.7g}, "
-        got += f"smallest entry {float(weights.detach().min()):.7g}"
-        hint = "Divide what is >= 0 by its sum."
-        raise usage_error("jensen_gap", "weights", ">= 0 with sum 1 along the last axis", got, hint)
+        raise usage_error(
+            "jensen_gap", "weights", ">= 0 with sum 1 along the last axis",
+            f"sums from {sums.min().item():.7g} to {sums.max().item():.7g}, "
+            f"smallest entry {weights.min().item():.7g}", "Divide what is >= 0 by its sum.",
+        )
     point = x.shape[axes:]
     center = (weights.reshape(*weights.shape, *[1] * len(point)) * x).sum(dim=axes - 1)
     values = vmap(f)(x.reshape(-1, *point)).reshape(weights.shape)

@@ -93,13 +93,12 @@ class JointTable:
         if len(set(names)) != len(names) or len(names) != probs.ndim:
             domain = f"{probs.ndim} different names, one for each axis of probs"
             raise usage_error("JointTable", "names", domain, names)
-        total = float(probs.detach().sum())
-        lowest = float(probs.detach().min()) if probs.numel() else 0.0
+        total, negative = probs.sum().item(), bool((probs < 0).any())
         right = 0 < total < math.inf if normalize else abs(total - 1) <= 1e-6
-        if not (right and lowest >= 0):
+        if negative or not right:
             domain = ">= 0 and have a finite sum > 0" if normalize else ">= 0 and sum to 1"
-            got = f"an entry {lowest:.7g}" if lowest < 0 else f"sum {total:.7g}"
-            hint = "" if normalize or lowest < 0 else " Pass normalize=True."
+            got = f"an entry {probs.min().item():.7g}" if negative else f"sum {total:.7g}"
+            hint = "" if normalize or negative else " Pass normalize=True."
             raise UsageError(f"JointTable: probs must be {domain}; got {got}.{hint}")
         self.probs, self.names = probs / probs.sum(), names
 
@@ -311,7 +310,7 @@ def density_of_sum(
     for name, density in (("f", f), ("g", g)):
         if not (density.numel() and bool((density >= 0).all()) and bool(density.isfinite().all())):
             raise usage_error("density_of_sum", name, "a density, finite and >= 0", density)
-    total = fftconvolve(f.detach().cpu().numpy(), g.detach().cpu().numpy())
+    total = fftconvolve(f.numpy(force=True), g.numpy(force=True))
     return torch.from_numpy(step * total).to(f).clamp(min=0)  # the transform rounds around 0
 
 

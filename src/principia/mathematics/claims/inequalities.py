@@ -253,7 +253,10 @@ def cauchy_schwarz_equality(
     })
 
 
-@claim(control={"f": "sin"}, source="Jensen 1906")
+@claim(
+    control={"f": "sin"}, refutes=["sums", "means of gamma laws", "sums of vectors"],
+    source="Jensen 1906",
+)
 def jensen(
     seed: Seed, *, draws: Draws = 100_000, points: Annotated[int, Range(2, 10)] = 5,
     f: Literal["convex", "sin"] = "convex",
@@ -261,36 +264,46 @@ def jensen(
     r"""Convex f: $f(\sum\lambda_ix_i)\le\sum\lambda_if(x_i)$ and $f(E[X])\le E[f(X)]$."""
     rng = seed.torch()
     weights, x = _weights(rng, draws, points), 2 * randn(rng, draws, points)
+    weights[::10, 0] = 0  # a point that does not count
+    weights = weights / weights.sum(dim=-1, keepdim=True)
     shape, scale = 0.5 + 4 * rand(rng, draws), 0.05 + 0.75 * rand(rng, draws)
-    parts = {}
+    sums, means, gaps, losses, picture = [], [], [], [], []
     for name, (curve, gamma_mean) in CURVES.items():
         if (name == "sin") != (f == "sin"):
             continue
         at = x.exp() if name == "-log" else x
         center, values = (weights * at).sum(dim=-1), (weights * curve(at)).sum(dim=-1)
         size = 1 + (weights * curve(at).abs()).sum(dim=-1)
-        gap, seen = jensen_gap(curve, at, weights), center[:300].argsort()
-        parts[f"sums, {name}"] = never(gap < -ROUNDING * size, why=NO_SLACK).drawn(
+        gaps.append(jensen_gap(curve, at, weights))
+        losses.append(values - curve(center))
+        sums.append(gaps[-1] < -ROUNDING * size)
+        seen = center[:300].argsort()
+        picture = picture or [
             Series("sum of values", center[seen], values[seen]),
-            Series("value of the sum", center[seen], (values - gap)[seen], role="bound"),
-            x="sum of w x", y=f"f = {name}",
-        )
+            Series("value of the sum", center[seen], (values - gaps[-1])[seen], role="bound"),
+        ]
         above, below = gamma_mean(shape, scale), curve(shape * scale)
-        parts[f"means of gamma laws, {name}"] = never(
-            below - above > ROUNDING * (1 + above.abs() + below.abs()), why=NO_SLACK
-        )
-    if f == "convex":
-        corners = 2 * randn(rng, draws, points, 3)
-        gap = jensen_gap(lambda one: one.logsumexp(dim=-1), corners, weights)
-        parts["sums, logsumexp"] = never(
-            gap < -ROUNDING * (1 + corners.abs().amax(dim=(1, 2))), why=NO_SLACK
-        )
-    return every(parts)
+        means.append(below - above > ROUNDING * (1 + above.abs() + below.abs()))
+    corners = 2 * randn(rng, draws // 4, 4, points, 3)
+    shares = weights[: len(corners) * 4].reshape(-1, 4, points)
+    vector = torch.logsumexp if f == "convex" else lambda one, axis: one.sum(axis).sin()
+    gaps.append(jensen_gap(lambda one: vector(one, -1), corners, shares))
+    inner = vector((shares[..., None] * corners).sum(dim=-2), -1)
+    losses.append((shares * vector(corners, -1)).sum(dim=-1) - inner)
+    return every({
+        "sums": never(torch.cat(sums), why=NO_SLACK).drawn(*picture, x="sum of w x", y="f"),
+        "means of gamma laws": never(torch.cat(means), why=NO_SLACK),
+        "sums of vectors": never(
+            gaps[-1] < -ROUNDING * (1 + corners.abs().amax(dim=(-1, -2))), why=NO_SLACK
+        ),
+        "jensen_gap": equal_to_rounding(
+            torch.cat([one.flatten() for one in gaps]), torch.cat([one.flatten() for one in losses])
+        ),
+    })
 
 
 @claim(
-    control={"shrinks": False},
-    refutes=["order of the error", "ratio"],
+    control={"shrinks": False}, refutes=["order of the error", "ratio"],
     source="Taylor's formula, second order",
 )
 def jensen_gap_claim(
@@ -321,7 +334,10 @@ def jensen_gap_claim(
     })
 
 
-@claim(control={"bound": "sigma² / (2 eps²)"}, source="Cantelli 1929")
+@claim(
+    control={"bound": "sigma² / (2 eps²)"}, source="Cantelli 1929",
+    refutes=["six laws, both sides", "law on eps and -v / eps"],
+)
 def cantelli(
     seed: Seed, *, thresholds: Thresholds = 50, skew: Annotated[float, Range(0.7, 0.99)] = 0.9,
     bound: Literal["sigma² / (sigma² + eps²)", "sigma² / (2 eps²)"] = "sigma² / (sigma² + eps²)",
@@ -343,6 +359,10 @@ def cantelli(
     # the law of mean 0 and variance v that has its upper point at the threshold
     eps, v = units, seed.child("v").numpy().uniform(0.2, 3, thresholds)
     mass = v / (v + eps**2)
+    k, j, none = torch.arange(1, 6), torch.arange(1, 6).double(), torch.zeros(5)
+    plain = torch.stack([f(one, k) for f in (markov_bound, chebyshev_bound, cantelli_bound)
+                         for one in (0, 1)])
+    exact = torch.stack([none, 1 / j, none, 1 / j**2, none, 1 / (1 + j**2)])
     return every({
         "six laws, both sides": at_most(
             np.array(sides) / np.array(limits), 1, slack=ROUNDING, why=NO_SLACK
@@ -355,12 +375,16 @@ def cantelli(
         "law on eps and -v / eps": equal_to_rounding(
             mass / limit(torch.from_numpy(mass * eps**2 + (1 - mass) * (v / eps) ** 2), eps), 1
         ),
+        "whole numbers, and a constant": equal_to_rounding(plain, exact),
+        "bytes of a number": equal(
+            [cantelli_bound(1, k.float()).itemsize, plain.itemsize], [4, 8], tol=0,
+            why="floats stay as they are",
+        ),
     })
 
 
 @claim(
-    control={"copies": True},
-    refutes=["tail <= Chernoff"],
+    control={"copies": True}, refutes=["tail <= Chernoff"],
     source="Chernoff 1952; Bennett 1962; Hoeffding 1963",
 )
 def bounded_means(
@@ -386,10 +410,20 @@ def bounded_means(
     first, why = rows[0], "theorems: 1e-9 of the logarithm of a tail for rounding"
     slack = 1e-9 * (1 + np.abs(np.log(chernoff)))
     small = torch.linspace(0.02, 0.2, 10, dtype=torch.float64)
-    coin = chernoff_bound(lambda t: t.cosh().log(), small)  # +1 or -1
-    poisson = chernoff_bound(lambda t: t.expm1() - t, small)  # many rare bits, centered
-    limits = hoeffding_bound(1, small, 2), bernstein_bound(1, small, 1)
-    shares = torch.stack([coin, poisson]).log() / torch.stack(limits).log()
+    # means of 5 variables: +1 or -1, 1/2 or -1/2, many rare bits, and the same times 2, centered
+    logs = [torch.Tensor.cosh, lambda t: (t / 2).cosh(), lambda t: (t.expm1() - t).exp(),
+            lambda t: ((2 * t).expm1() - 2 * t).exp()]
+    places = [small, small / 2, small, 2 * small]
+    nearly = [chernoff_bound(lambda t, M=M: 5 * M(t / 5).log(), at)
+              for M, at in zip(logs, places, strict=True)]
+    limits = [hoeffding_bound(5, small, 2), hoeffding_bound(5, small / 2),
+              bernstein_bound(5, small, 1), bernstein_bound(5, 2 * small, 4, 2)]
+    shares = torch.stack(nearly).log() / torch.stack(limits).log()
+    eps = torch.arange(-4, 20, dtype=torch.float64).reshape(3, 8)
+    found = [chernoff_bound(lambda t, s=s: (s * t).square() / 2, s * eps) for s in (1e-8, 1.0, 1e8)]
+    found.append(chernoff_bound(lambda t: -(-t).log1p(), eps))  # NaN from t = 1 on
+    above = eps.clamp(min=1)
+    theirs = [-(eps.clamp(min=0) ** 2) / 2] * 3 + [above.log() + 1 - above]
     return every({
         "tail <= Chernoff": at_most(
             np.log(np.maximum(tail, 1e-300)), np.log(chernoff), slack=slack, why=why
@@ -408,5 +442,9 @@ def bounded_means(
         "exponents of a coin over Hoeffding's, of a Poisson law over Bernstein's": equal(
             shares, 1, tol=small.numpy() ** 2 / 5,
             why="no better constants: the next terms of the exponents, eps²/6 and eps²/18",
+        ),
+        "normal laws of all sizes, an exponential one": equal(
+            torch.stack(found).log(), torch.stack(theirs), tol=1e-11,
+            why="a search up to 6e-8 of log t, whose square counts; and 1 below the mean",
         ),
     })
