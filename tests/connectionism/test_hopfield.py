@@ -45,8 +45,9 @@ def test_claims_catch_planted_bugs(old, new, claim):
         ("(n - 1) / (s - 1)))) if", "n / s))) if", "flip_probability", ["measured"]),
         ("-math.sqrt((n - 1) / (s - 1))", "-math.sqrt((n - 1) / (2 * s))", "capacity_constant",
          ["in nets"]),
-        ("sweeps[moving] += changed", "sweeps[moving] += 1", "inverse_and_mixtures",
-         ["patterns are fixed"]),
+        ("s > 1 else 0.0", "s > 1 else 0.5", "flip_probability", ["a pattern alone"]),
+        ("* pattern.double()", "* -pattern.double()", "inverse_and_mixtures",
+         ["and have half of each pattern"]),
     ],
 )
 def test_parts_catch_planted_bugs(old, new, claim, parts):
