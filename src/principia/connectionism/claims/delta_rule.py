@@ -66,7 +66,8 @@ def layer_transfer_claim(
     sums = OneHidden(size, 100, phi=torch.cos, rng=rng).double()  # a function of one's own
     kept = sums.hidden.weight, sums.hidden.bias, sums.output.weight, sums.output.bias
     by_hand = (x @ kept[0].mT + kept[1]).cos() @ kept[2][0] + kept[3]
-    bounds = [torch.full_like(one, fan**-0.5) for one, fan in zip(kept, (size, size, 100, 100), strict=True)]
+    first = torch.cat([one.detach().flatten() * fan**0.5 for one, fan in zip(
+        kept, (size, size, 100, 100), strict=True)])
     used: Any = W.T if transposed else W
     return every(
         {
@@ -76,8 +77,7 @@ def layer_transfer_claim(
         | {
             "one hidden layer": equal_to_rounding(sums(x), by_hand),
             "first weights": follows(
-                torch.cat([(one / most).flatten() for one, most in zip(kept, bounds, strict=True)]).detach(),
-                stats.uniform(-1, 2), why="uniform within one over the root of the fan-in",
+                first, stats.uniform(-1, 2), why="uniform within one over the root of the fan-in"
             ),
         }
     )

@@ -39,8 +39,7 @@ from principia.lab.seeds import Seed
 
 
 @claim(
-    control={"order": "sync"},
-    refutes=["no update raises the energy", "every run ends"],
+    control={"order": "sync"}, refutes=["no update raises the energy", "every run ends"],
     source="Hopfield 1982",
     misprint="updated synchronously or asynchronously, the net reaches a fixed point",
 )
@@ -116,25 +115,21 @@ def field_rule(
     down = up.clone()
     down[torch.arange(n), :, torch.arange(n)] = -1
     gain = (net.energy(down) - net.energy(up)).T  # (states, n)
-    chosen = net.recall(x, order="sync", max_sweeps=1).states
+    wrong = torch.sign(gain) != net.recall(x, order="sync", max_sweeps=1).states
     pairs = -torch.einsum("bi,ij,bj->b", x, net.W.triu(1), x) + x @ net.b
     whole = Hopfield(n).store(x[:s], zero_diagonal=False)  # whose diagonal has no energy
     pairs = torch.cat([pairs, -torch.einsum("bi,ij,bj->b", x, whole.W.triu(1), x)])
+    energies = torch.cat([net.energy(x), whole.energy(x)])
     return every(
         {
-            "sign of the field": never(
-                (torch.sign(gain) != chosen)[gain.abs() > 1e-9], why="a theorem, ties aside"
-            ),
-            "energy, pair by pair": equal_to_rounding(
-                torch.cat([net.energy(x), whole.energy(x)]), pairs
-            ),
+            "sign of the field": never(wrong[gain.abs() > 1e-9], why="a theorem, ties aside"),
+            "energy, pair by pair": equal_to_rounding(energies, pairs),
         }
     )
 
 
 @claim(
-    control={"diagonal": True},
-    source="Hertz, Krogh and Palmer 1991, ch. 2",
+    control={"diagonal": True}, source="Hertz, Krogh and Palmer 1991, ch. 2",
     misprint=r"$W=\frac1n\sum_tx^tx^{t\top}$, although $w_{ii}=0$ is required",
 )
 def hebb_zero_diagonal(
@@ -159,11 +154,7 @@ def hebb_zero_diagonal(
 
 
 def _estimated(values: Tensor, expected: float, why: str, cases: int = 0) -> Evidence:
-    """State that the mean of independent values estimates what is expected.
-
-    If they are rates of rare events among `cases`, none may have happened: the error is then that
-    of the expected count, which no sample shows.
-    """
+    """State a mean; rates of rare events among `cases` have the error of the expected count."""
     rare = math.sqrt(expected / (len(values) * cases)) if cases else 0.0
     error = max(float(standard_error(values)), rare)
     return within_errors(values.mean(), expected, error=error, why=why)
@@ -192,8 +183,7 @@ def crosstalk_gaussian(
 
 
 @claim(
-    control={"factor": False},
-    refutes=["integral"],
+    control={"factor": False}, refutes=["integral"],
     source="Hertz, Krogh and Palmer 1991, ch. 2",
     misprint=r"$\int_1^\infty e^{-nz^2/2s}dz$ without the factor $\sqrt{n/2\pi s}$",
 )
@@ -205,8 +195,7 @@ def flip_probability_claim(
     tail = integrate.quad(lambda z: math.exp(-n * z * z / 2 / s), 1, math.inf, epsabs=0)
     integral = tail[0] * (math.sqrt(n / (2 * math.pi * s)) if factor else 1)
     x = random_signs(seed.torch(), nets, s, n)
-    field = x * (n - 1) + (n * crosstalk(x)).round()  # n times the field, in integers
-    wrong = torch.where(field >= 0, 1, -1) != x
+    wrong = torch.where(x * (n - 1) + (n * crosstalk(x)).round() >= 0, 1, -1) != x  # integers
     return every(
         {
             "integral": equal(
@@ -225,9 +214,7 @@ def flip_probability_claim(
 
 
 @claim(
-    control={"rule": "two-sided"},
-    refutes=["stable bits"],
-    source="by construction",
+    control={"rule": "two-sided"}, refutes=["stable bits"], source="by construction",
     misprint=r"we require $\vert C_i\vert<1$",
 )
 def stability_is_one_sided(
@@ -317,10 +304,7 @@ def critical_load(seed: Seed, *, feedback: UnitInterval = 1.0) -> Evidence:
 
 
 def _iterated(load: float, feedback: float) -> tuple[float, float]:
-    r"""Iterate the mean-field equations from a perfect overlap until nothing changes: m and r.
-
-    The one for r is iterated as $\sqrt{\alpha r}=\sqrt\alpha+C\sqrt{\alpha r}$, which never jumps.
-    """
+    r"""Iterate them from m = 1, as $\sqrt{\alpha r}=\sqrt\alpha+C\sqrt{\alpha r}$; give m and r."""
     m, width = 1.0, math.sqrt(load)
     for _ in range(100_000):  # at a critical point it would crawl for ever
         before, amplified = m, math.sqrt(2 / math.pi) * math.exp(-m * m / (2 * width**2))
@@ -336,8 +320,7 @@ def _iterated(load: float, feedback: float) -> tuple[float, float]:
         Control({"load": 0.18}, ["below", "the fall between"], "a load beyond the critical one"),
         Control({"beyond": 0.12}, ["above", "the fall between"], "a load below the critical one"),
     ],
-    source="Amit, Gutfreund and Sompolinsky 1985",
-    headline=True,
+    source="Amit, Gutfreund and Sompolinsky 1985", headline=True,
 )
 def phase_transition(
     seed: Seed, *, load: Annotated[float, Range(0.02, 0.25)] = 0.12,
@@ -360,9 +343,7 @@ def phase_transition(
             "above": at_most(
                 means[2:], 0.55, why="mean field: 0; a trace of the start is left, 0.35 of it"
             ),
-            "the fall between": at_least(
-                means[1] - means[2], 3 * slow, why="below and above, loads change little"
-            ),
+            "the fall between": at_least(means[1] - means[2], 3 * slow, why="elsewhere it is slow"),
         }
     )
 
@@ -370,8 +351,7 @@ def phase_transition(
 @claim(
     controls=[
         Control({"logarithm": "binary"}, ["one pattern", "all patterns"], "a binary logarithm"),
-        Control({"share": 1.2}, ["one pattern", "all patterns", "at the constants"],
-                "a fifth more patterns"),
+        Control({"share": 1.2}, ["at the constants"], "a fifth more patterns"),
     ],
     source="McEliece, Posner, Rodemich and Venkatesh 1987",
     misprint=r"$s\le n/(2\log_2n)$ as the capacity",
@@ -381,7 +361,7 @@ def capacity_constant(
     nets: Annotated[int, Range(10, 100)] = 20, share: Annotated[float, Range(0.5, 2)] = 1.0,
     logarithm: Literal["natural", "binary"] = "natural",
 ) -> Evidence:
-    r"""$s=cn/\ln n$ patterns: wrong bits of one vanish iff $c\le\frac12$, of all iff $c\le\frac14$."""
+    r"""$s=cn/\ln n$: wrong bits of a pattern vanish iff $c\le\frac12$, of all iff $c\le\frac14$."""
     lengths = np.linspace(50, longest, 24)  # ln n
     unit = share * (math.log(2) if logarithm == "binary" else 1.0)  # n/log2(n) = ln(2) n/ln(n)
 
@@ -391,8 +371,7 @@ def capacity_constant(
         wrong = [flip_probability(n, s) for n, s in zip(units, counts, strict=True)]
         return lengths + np.log(wrong) + patterns * np.log(np.array(counts, dtype=float))
 
-    reason = "the Gaussian tail's next term, c/ln n, has slope c/2500 at most"
-    exponents = {}
+    exponents, reason = {}, "the Gaussian tail's next term, c/ln n, has slope c/2500 at most"
     for name, critical, powers in (("one pattern", 0.5, 0.5), ("all patterns", 0.25, 1.5)):
         shares = critical * np.array([0.8, 1.0, 1.2])
         logs = [expected(c, powers > 1) + powers * np.log(lengths) for c in shares]
@@ -435,11 +414,9 @@ def projection_rule(
     )
 
 
-FIXED = ["patterns are fixed", "their negatives are", "every fixed point's negative is"]
-
-
 @claim(
-    control={"bias": 1.5}, refutes=[*FIXED, "mixtures are fixed"],
+    control={"bias": 1.5}, refutes=["patterns are fixed", "their negatives are",
+                                    "every fixed point's negative is", "mixtures are fixed"],
     source="Hertz, Krogh and Palmer 1991, ch. 2",
 )
 def inverse_and_mixtures(

@@ -131,7 +131,7 @@ def activation_functions(
     seed: Seed, *, fields: Annotated[int, Range(10, 10_000)] = 200,
     width: Annotated[float, Range(1, 30)] = 5.0, at: Literal["field", "output"] = "field",
 ) -> Evidence:
-    r"""What stands in the place of the step has $\varphi'$ as slope at the field, and its limits."""
+    r"""In the place of the step: functions $\varphi$ of the field, their slopes and limits."""
     rng = seed.torch()
     z = width * torch.randn(fields, generator=rng, dtype=torch.float64)
     z[:3] = torch.tensor([0.0, 1.0, -1.0])  # a field of exactly 0 is a case of its own

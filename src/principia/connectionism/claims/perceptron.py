@@ -204,8 +204,9 @@ def weights_in_span(
     start = X.T @ rng.normal(size=points) + outside * away / np.linalg.norm(away)
     model = Perceptron(fit_intercept=False, trace=True).fit(X, y, coef_init=start)
     weights = np.vstack([model.weights_, model.coef_])
-    left, whole = (np.linalg.norm(w, axis=1) for w in (weights - weights @ basis @ basis.T, weights))
-    return at_most(left / whole, 1e-12, why="rounding of an orthonormal projection")
+    outer = weights - weights @ basis @ basis.T
+    left = np.linalg.norm(outer, axis=1) / np.linalg.norm(weights, axis=1)
+    return at_most(left, 1e-12, why="rounding of an orthonormal projection")
 
 
 @claim(

@@ -42,9 +42,7 @@ from principia.regression.least_squares import (
 
 
 @claim(
-    control={"form": "misprint"},
-    refutes=["gradient"],
-    source="Gauss 1809",
+    control={"form": "misprint"}, refutes=["gradient"], source="Gauss 1809",
     misprint=r"for $h=\frac1{2s}\Vert Xw-y\Vert^2$: $\nabla h=2X^\top X-2X^\top y$",
 )
 def gradient(
@@ -67,7 +65,7 @@ def gradient(
             "gradient": equal_to_rounding(slopes, exact),
             "differences of the loss": equal(
                 np.subtract(*ends) / 2e-4, _gradient(w, X, y), tol=1e-8 * (1 + float(ends[0][0])),
-                why="a parabola has no third derivative: rounding of 1e-16 over 1e-4 is left",
+                why="exact for a parabola, but for rounding of 1e-16 over 1e-4",
             ),
         }
     )
@@ -91,9 +89,7 @@ def _gradient(w: Tensor, X: Tensor, y: Tensor) -> Tensor:
 
 
 @claim(
-    control={"form": "misprint"},
-    refutes=["gradient"],
-    source="by construction",
+    control={"form": "misprint"}, refutes=["gradient"], source="by construction",
     misprint=r"$X^\top Xw-X^\top y$ with the samples as columns of $X$",
 )
 def samples_as_columns(
@@ -110,9 +106,7 @@ def samples_as_columns(
     return every(
         {
             "gradient": equal_to_rounding(slopes, A @ A.T @ w - A @ y),
-            "it is 0 at the best weights": equal_to_rounding(
-                wide @ wide.T @ best, wide @ targets, why="an identity; conditions of some 10"
-            ),
+            "it is 0 at the best weights": equal_to_rounding(wide @ wide.T @ best, wide @ targets),
         }
     )
 
@@ -346,14 +340,12 @@ def _floor(X: Array, residual: Array, lr: float) -> float:
     return float(np.trace(np.linalg.solve(np.eye(d * d) - map_, forcing.ravel()).reshape(d, d)))
 
 
-@claim(
-    control={"sample": "in turn"}, refutes=["weights", "steps"], source="Widrow and Hoff 1960"
-)
+@claim(control={"sample": "in turn"}, refutes=["weights", "steps"], source="Widrow and Hoff 1960")
 def lms_is_the_rule(
     seed: Seed, *, samples: Annotated[int, Range(5, 200)] = 12,
     dim: Annotated[int, Range(1, 20)] = 3, sample: Literal["drawn", "in turn"] = "drawn",
 ) -> Evidence:
-    r"""Each chain moves by $\eta(y_i-w^\top x_i)x_i$; weights are their mean, or that of all steps."""
+    r"""Chains move by $\eta(y_i-w^\top x_i)x_i$; weights are their mean, or that of all steps."""
     X, y, _ = (one.numpy() for one in _problem(seed, samples, dim))
     X, kinds = X + 1, [
         {}, {"average": True, "chains": 4, "epochs": 3}, {"fit_intercept": False, "epochs": 2},
@@ -378,8 +370,7 @@ def lms_is_the_rule(
         steps.append((model.trace_ - np.array(path)).ravel())
         answers.append(model.predict(X[:4]) - (X[:4] @ learned[-1][:-1] + learned[-1][-1]))
         parted = LMS(random_state=int(seed), **kind).partial_fit(X, y)
-        for _ in range(chosen["epochs"] - 1):
-            parted.partial_fit(X, y)
+        [parted.partial_fit(X, y) for _ in range(chosen["epochs"] - 1)]
         more.append(np.append(parted.coef_, parted.intercept_) - learned[-1])
     return every(
         {
