@@ -60,6 +60,8 @@ def test_claims_catch_planted_bugs(old, new, claim):
          "equals_sklearn",
          ["fista, tall", "ista, tall", "fista, wide", "ista, wide", "fista, very tall",
           "ista, very tall", "other settings"]),
+        ("lr: PositiveFloat = 1e-3", "lr: PositiveFloat = 2e-3", "equals_sklearn",
+         ["ProximalSGD by default is SGD"]),
         ("return in_sum / (2 * s)", "return in_sum / s", "equals_sklearn",
          ["half-mean loss, full price"]),
         ("prices = torch.as_tensor(alpha, dtype", "prices = 0.1 * torch.as_tensor(alpha, dtype",
@@ -203,6 +205,14 @@ def test_float32_and_data_of_zeros_converge_without_a_warning():
     torch.testing.assert_close(w.double(), fista(X.double(), y.double(), 0.2), atol=1e-4, rtol=0)
     assert not fista(torch.zeros(3, 2), torch.ones(3), 0.1).any()
     assert not ista(torch.ones(3, 2), torch.zeros(3), 0.1).any()
+
+
+def test_columns_of_uneven_size_are_told_but_not_rows():
+    X, y = torch.ones(5, 3) + torch.eye(5)[:, :3], torch.ones(5)
+    fista(X * torch.tensor([1.0, 1.0, 1.0, 1.0, 99.0])[:, None], y, 0.1, tol=1e-3)
+    fista(X * torch.tensor([1.0, 1.0, 9.0]), y, 0.1, tol=1e-3)
+    with pytest.warns(UserWarning, match="differ in size by a factor of 15"):
+        fista(X * torch.tensor([1.0, 1.0, 15.0]), y, 0.1, tol=1e-3)
 
 
 def test_bad_input_is_told_in_one_sentence():

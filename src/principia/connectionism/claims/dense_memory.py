@@ -91,6 +91,7 @@ def field_is_energy_difference(
         for _ in range(3):  # and of states whose units are integers
             states = torch.where(memory.field(states) >= 0, 1, -1).to(torch.int8)
         wrong.append(memory.recall(x.to(torch.int8), steps=3) != states)
+        wrong.append(memory.recall(x) != torch.where(memory.field(x) >= 0, 1.0, -1.0))
     return every(
         {
             "polynomials": equal_to_rounding(torch.stack(fields[:-1]), torch.stack(costs[:-1])),
@@ -271,7 +272,7 @@ def update_is_attention(
     batch = query.view(2, 25, dim)
     return every(
         {
-            "one update": equal(memory(batch).flatten(0, 1), expected, tol=1e-6, why=why),
+            "one update": equal(memory.recall(batch).flatten(0, 1), expected, tol=1e-6, why=why),
             "three updates": equal(memory.recall(query, steps=3), again, tol=1e-5, why=why),
             "energy": equal(memory.energy(batch).flatten(), energy, tol=1e-5, why=why),
         }

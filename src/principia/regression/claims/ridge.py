@@ -337,12 +337,13 @@ def leave_one_out_shortcut(
         x0, y0 = (center * part.mean(dim=1, keepdim=True) for part in (X_rest, Y_rest))
         W = torch.stack([_solved(X_rest - x0, Y_rest - y0, float(alpha)) for alpha in alphas])
         refitted = Y - ((X[:, None] - x0) @ W + y0)[:, :, 0]  # (A, s, m)
-        short = loo_error(X, Y, alphas, center=center)
+        how = {"center": True} if center else {}
+        short = loo_error(X, Y, alphas, **how)
         if not denominator:
             residual = Y - X @ ridge_path(X, Y, alphas, center=center)
             short = residual - center * residual.mean(dim=1, keepdim=True)
         else:  # a vector of targets is one of them
-            short[..., 1] = loo_error(X, Y[:, 1], alphas, center=center)
+            short[..., 1] = loo_error(X, Y[:, 1], alphas, **how)
         tol = 1e-9 * (1 + float(refitted.abs().max()))
         parts[name] = equal(short, refitted, tol=tol, why="rounding of s systems of equations")
     return every(parts)
