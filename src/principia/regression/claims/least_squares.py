@@ -1,5 +1,6 @@
 r"""Least squares: what is true of it, and what would refute it."""
 
+import itertools
 import math
 from collections.abc import Callable
 from typing import Annotated, Any, Literal
@@ -29,6 +30,7 @@ from principia.lab.evidence import (
 from principia.lab.params import Range
 from principia.lab.seeds import Seed
 from principia.lab.training.estimators import fit_quietly
+from principia.regression._least_squares_fast import few_rows
 from principia.regression.least_squares import (
     LMS,
     Array,
@@ -151,13 +153,18 @@ def _unlike_numpy(rng: torch.Generator) -> Evidence:
         if shape == (9, 4):
             X[:, 3] = X[:, 1] - 2 * X[:, 0]
         inverse = torch.from_numpy(np.linalg.pinv(X.numpy()))
-        for targets in (Y, Y[..., 0]):
+        solvers = [lstsq, normal_equations] if shape[0] > 10 else [lstsq]
+        for solve, targets in itertools.product(solvers, (Y, Y[..., 0])):
             columns = targets if targets.ndim == X.ndim else targets[..., None]
-            solvers = [lstsq] if len(shape) > 2 or shape[0] < 10 else [lstsq, normal_equations]
-            for solve in solvers:
-                inputs = X.clone().requires_grad_(shape[-1] == 2)
-                found.append(solve(inputs, targets).detach().flatten())
-                known.append((inverse @ columns).flatten())
+            inputs = X.clone().requires_grad_(shape[-1] == 2)
+            found.append(solve(inputs, targets).detach().flatten())
+            known.append((inverse @ columns).flatten())
+    tall, Y = randn(rng, 40, 3) * torch.tensor([1.0, 9.0, 0.1]) + 2, randn(rng, 40, 2)
+    for middle, mild in itertools.product((None, tall.mean(0)), (0.0, 1e9)):
+        R, shares = few_rows(tall, Y, middle=middle, mild=mild)  # Q'X and Q'Y of X = QR
+        whole = tall if middle is None else tall - middle
+        found += [(R.mT @ R).flatten(), (R.mT @ shares).flatten()]
+        known += [(whole.mT @ whole).flatten(), (whole.mT @ Y).flatten()]
     cut = torch.diag(torch.tensor([1.0, 0.1, 0.01], dtype=torch.float64))
     found.append(lstsq(cut, cut.sum(1), rcond=0.05))
     known.append(torch.tensor([1.0, 1.0, 0.0], dtype=torch.float64))
@@ -192,8 +199,8 @@ def pseudo_inverse_limit(
                 why="the loss exceeds the minimum by δ²|y|²/2s < 10^-11 at singular values ≥ 1",
             ),
             "one of the path": equal(
-                path[-1], torch.linalg.solve(shifted, X.T),
-                tol=1e-8, why="solving with condition number 25/δ = 25000 loses 5 of 16 digits",
+                path[-1], torch.linalg.solve(shifted, X.T), tol=1e-8,
+                why="solving with condition number 25/δ = 25000 loses 5 of 16 digits",
             ),
             "minimum at the limit": equal_to_rounding(half_mean_square(w, X, y), least),
             "gradient at the limit": equal_to_rounding(_gradient(w, X, y), torch.zeros(10)),
@@ -223,7 +230,7 @@ def minimum_norm(
     lengths = torch.logspace(-3, 1, 1000, dtype=torch.float64)
     others = shortest + lengths[:, None] * away
     losses = (X @ others.T - y[:, None]).square().mean(0) / 2
-    fine = torch.linspace(0, 2 * math.pi, 361, dtype=torch.float64)
+    fine, length = torch.linspace(0, 2 * math.pi, 361, dtype=X.dtype), float(shortest.norm())
     curve, coarse = _waves(fine, waves), slice(None, None, 3)
     return every(
         {
@@ -236,9 +243,7 @@ def minimum_norm(
                 Series("samples", t, y, role="bound", style="points"),
                 x="t", y="prediction, a sum of waves",
             ),
-            "others are longer": at_least(
-                others.norm(dim=1), float(shortest.norm()), why="a theorem: no slack"
-            ),
+            "others are longer": at_least(others.norm(dim=1), length, why="a theorem: no slack"),
             "others are as good": equal_to_rounding(losses, torch.zeros(1000)),
         }
     )
@@ -272,8 +277,7 @@ def gaussian_likelihood(
     ).x
     best, reason = lstsq(X, y), "10^-6: L-BFGS resolves the minimum of a smooth function to 10^-8"
     left = (y - X @ best).square().mean()
-    deviation = torch.tensor(sigma, dtype=X.dtype)
-    density = torch.distributions.Normal(X @ w, deviation).log_prob(y)
+    density = torch.distributions.Normal(X @ w, deviation := X.new_tensor(sigma)).log_prob(y)
     return every(
         {
             "weights": equal(found[:-1], best, tol=1e-6, why=reason),
@@ -316,10 +320,8 @@ def lms_noise_floor(
                 Series("exact", rates, exact, role="predicted"),
                 x="rate η", y="mean squared radius", log="xy",
             ),
-            "proportional": slope(
-                rates, floors, 1.0, tol=0.1,
-                why="the floor is about ησ²d/(2 - ηd): 4 % of bend at d = 4; noise 2 %",
-            ),
+            "proportional": slope(rates, floors, 1.0, tol=0.1,
+                                  why="about ησ²d/(2 - ηd): 4 % of bend at d = 4; noise 2 %"),
             "floor": within_errors(
                 floors, exact, error=errors, bias=math.exp(-12) * (w @ w),
                 why="mean over independent chains; e^-12 of the squared start is left",
@@ -396,9 +398,8 @@ def lms_step_limit(
         lr=lr, chains=chains, epochs=5, fit_intercept=False, trace=True, random_state=seed
     )
     path = fit_quietly(model, X, X @ w).trace_
-    start = np.zeros((1, chains, dim))
-    distances = np.linalg.norm(np.concatenate([start, path]) - w, axis=2)  # (steps + 1, C)
-    rounding = 1e-12 * (1 + np.linalg.norm(w))
+    path = np.concatenate([np.zeros((1, chains, dim)), path])
+    distances, rounding = np.linalg.norm(path - w, axis=2), 1e-12 * (1 + np.linalg.norm(w))
     return never(
         distances[1:] > distances[:-1] + rounding, why="a theorem; 10^-12 is left for rounding"
     ).drawn(
@@ -443,8 +444,6 @@ def conditioning_squared(
                 x="condition number κ of the monomials", y="relative error", log="xy",
             ),
             "lstsq": slope(conditions, plain, 1.0, tol=0.3, why=reason),
-            "lstsq is stable": at_most(
-                plain, 10 * u * kappa, why="the answer to data that differ by 10 u at most"
-            ),
+            "lstsq is stable": at_most(plain, 10 * u * kappa, why="data that differ by 10 u"),
         }
     )

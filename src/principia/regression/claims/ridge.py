@@ -313,7 +313,9 @@ def limits(
             labels=("λ", "distance to the limit"),
         ),
         "norm": slope(large, ridge_path(X, y, large).norm(dim=1), -1.0, tol=0.01, why=why),
-        "freedom at 0": equal(freedom[0], rank, tol=0, why="an integer: every term is 1"),
+        "freedom at 0": equal(
+            [freedom[0], effective_dof(0 * X, lams)[0]], [rank, 0], tol=0, why="every term is 1"
+        ),
         "freedom far from 0": equal(
             shifted, known, tol=1e-6, why="float64 keeps 10 digits of columns of size 1e6 around 1"
         ),
