@@ -50,7 +50,7 @@ def test_claims_catch_planted_bugs(old, new, claim):
         ("np.column_stack([X, np.ones(len(X))]) if", "np.column_stack([X, np.zeros(len(X))]) if",
          "counting_with_bias", ["by LP"]),
         ("return 2 * sum(", "return 4 * sum(", "general_position_needed",
-         ["two points on a line", "n points in a hyperplane"]),
+         ["two points on a line", "n points in a hyperplane", "many points"]),
         ("values[:, -1].min()", "values[:, 0].min()", "general_position_needed",
          ["and finds the smallest singular value"]),
         ("return 2 * sum(", "return sum(", "shattering", ["formula"]),

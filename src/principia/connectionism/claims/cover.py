@@ -60,8 +60,10 @@ def _counted(sets: list[Array], predicted: list[int], *, bias: bool = False) -> 
     """State how many dichotomies there are, and that linear programs find the same labelings."""
     counts, wrong, total = [], 0, 0
     for X in sets:
-        found = {tuple(row) for row in dichotomies(X, bias=bias).tolist()}
+        rows = dichotomies(X, bias=bias).tolist()
+        found = {tuple(row) for row in rows}
         counts.append(len(found))
+        wrong += rows != sorted(rows)
         for y in labelings(len(X))[::2]:  # a labeling and its negative go together
             feasible = separable(X, y, bias=bias)[0]
             wrong += (feasible != (tuple(y) in found)) + (feasible != (tuple(-y) in found))
@@ -123,6 +125,11 @@ def general_position_needed(
         name: equal([len(dichotomies(X)) for X in sets], count, tol=0, why=INTEGERS)
         for name, (sets, count) in expected.items()
     }
+    many = ((60, 3), (300, 2), (14, 5))
+    parts["many points"] = equal(
+        [len(dichotomies(rng.normal(size=size))) for size in many],
+        [cover_count(*size) for size in many], tol=0, why=INTEGERS,
+    )
     told = [bool(in_general_position(X)) for sets in (general, flat, twice) for X in sets]
     wrong = np.array(told) != np.repeat([True, False, False], 20)
     return every({

@@ -90,9 +90,9 @@ def _unlike_a_loop(rng: torch.Generator, order: Literal["async", "sync"]) -> lis
     run, walk = net.recall(x, order=order, max_sweeps=2), x.clone()
     for unit in 2 * [*range(300)] if order == "async" else []:
         walk[:, unit] = torch.where(walk @ net.W[unit] >= net.b[unit], 1.0, -1.0).to(walk)
-    whole = net.recall(x, order=order)
-    length = whole.energies.shape[1] - 1 - min(int(whole.sweeps.max()) + 1, 50)
-    return [(run.states - walk).flatten(), torch.tensor([float(length)])]
+    whole, cycled = net.recall(x), net.recall(x, order="sync")  # which goes on for 50 sweeps
+    lengths = [whole.energies.shape[1] - 2 - whole.sweeps.max(), cycled.sweeps.max() - 50]
+    return [(run.states - walk).flatten(), torch.tensor(lengths).double()]
 
 
 def _random_couplings(rng: torch.Generator, n: int) -> Tensor:

@@ -144,7 +144,7 @@ def max_margin_best(
         W = np.vstack([*(one.coef_ for one in fits), w, members[0]])
         B = np.concatenate([*(one.intercept_ for one in fits), [b], members[1]])
         margins.append([geometric_margin(W[k], float(B[k]), X, y) for k in range(len(B))])
-        svm = SVC(kernel="linear", C=1e8, tol=1e-6).fit(X, y)
+        svm = SVC(kernel="linear", C=1e8, tol=1e-6, random_state=0).fit(X, y)
         scores, length = svm.decision_function(members[0]), np.linalg.norm(svm.coef_)
         found += [fits[0].margin_, *fits[0].decision_function(members[0])]
         known += [1 / length, *scores / length]

@@ -144,7 +144,7 @@ def activation_functions(
     for name, phi in ACTIVATIONS.items():
         kind: Any = name
         sent = layer_transfer(torch.ones(1, 1).double(), None, z[:, None], kind)
-        values[name] = sent[:, 0], torchs[name](z)
+        values[name] = torch.stack([sent[:, 0], phi.value(z)]), torchs[name](z).expand(2, -1)
         if phi.slope:
             leaf = z.clone().requires_grad_()
             (slope,) = torch.autograd.grad(torchs[name](leaf).sum(), leaf)

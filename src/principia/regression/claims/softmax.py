@@ -84,7 +84,7 @@ def cross_entropy_from_logits(
 ) -> Evidence:
     r"""The loss is $-z_y+\ln\sum_je^{z_j}$, torch's own; in bits it is divided by $\ln2$."""
     z, y = width * _scores(seed, 300, classes), _labels(seed, 300, classes)
-    grid, small = z.view(3, 100, classes), y.view(3, 100).to(torch.uint8)  # labels of any type
+    grid, small = z.view(3, 100, classes), y.view(3, 100).int()  # labels of another type
     bits = (cross_entropy_bits if convert else cross_entropy)(grid, small).flatten()
     truth = F.one_hot(y, classes).double()
     log2 = torch.special.xlogy(truth, z.double().softmax(-1)).sum(-1) / -math.log(2)
