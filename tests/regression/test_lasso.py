@@ -205,6 +205,8 @@ def test_float32_and_data_of_zeros_converge_without_a_warning():
     torch.testing.assert_close(w.double(), fista(X.double(), y.double(), 0.2), atol=1e-4, rtol=0)
     assert not fista(torch.zeros(3, 2), torch.ones(3), 0.1).any()
     assert not ista(torch.ones(3, 2), torch.zeros(3), 0.1).any()
+    assert not fista(torch.ones(3, 2), torch.zeros(3), 0.0).any()
+    assert not fista(torch.zeros(3, 2), torch.ones(3), 0.0).any()
 
 
 def test_columns_of_uneven_size_are_told_but_not_rows():

@@ -205,12 +205,12 @@ def _unlike_by_hand(rng: torch.Generator) -> Evidence:
             abs(p - math.copysign(price, v)) if v else max(0.0, abs(p) - price)
             for p, v in zip(pull, w[a, b, c].tolist(), strict=True)
         )
-    alone = kkt_residual(X[0, 0], y[0, 0], w[0, 0, 0], float(prices[0, 0, 0]))
+    alone = [kkt_residual(X, y, w[:, :, 0], 0.5), kkt_residual(X, y, w, prices * 0 + 0.5)[..., 0]]
     pairs = zip(X.flatten(0, 1), y.flatten(0, 1), strict=True)
     most = [max(abs(float(x @ target)) for x in Z.T) / 7 for Z, target in pairs]
     return equal_to_rounding(
-        [*kkt_residual(X, y, w, prices).flatten(), alone, *largest.flatten()],
-        [*known.flatten(), known[0, 0, 0], *most],
+        [*kkt_residual(X, y, w, prices).flatten(), *alone[0].flatten(), *largest.flatten()],
+        [*known.flatten(), *alone[1].flatten(), *most],
     )
 
 
