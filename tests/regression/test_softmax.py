@@ -72,7 +72,8 @@ def test_claims_catch_planted_bugs(old, new, claim):
         ("return torch.logsumexp(z, -1) - z", "return torch.logsumexp(z, -1) - 2 * z",
          "maximum_likelihood", ["loss is minus log-likelihood"]),
         ("    return cross_entropy(model(x), y).mean(-1)",
-         "    return -cross_entropy(model(x), y).mean(-1)", "held_out_risk", ["training data flatter"]),
+         "    return -cross_entropy(model(x), y).mean(-1)", "held_out_risk",
+         ["training data flatter"]),
     ],
 )
 def test_parts_catch_planted_bugs(old, new, claim, parts):

@@ -1,6 +1,7 @@
 r"""Logistic regression: what is true of it, and what would refute it."""
 
 import math
+import warnings
 from typing import Annotated, Any, Literal
 
 import numpy as np
@@ -137,8 +138,17 @@ def two_forms(
     far = torch.tensor([200.0, -200.0, 1e4, -1e4]).repeat(2)  # float32
     labels = torch.arange(8) // 4
     loss = logistic_loss(labels, far) if form == "stable" else _naive_loss(labels, far)
+    signs, given = 2 * y[:40] - 1, z[:40]
+    with warnings.catch_warnings(record=True) as noted:
+        warnings.simplefilter("always")
+        converted = torch.stack([logistic_loss(signs, given), logistic_loss(-signs, given)])
+        logistic_loss(y.bool(), z)
+        logistic_loss(torch.ones_like(z), z)
+    of_signs = torch.stack([F.softplus(-signs * given), F.softplus(signs * given)])
     return every(
         {
+            "labels -1 and +1": equal_to_rounding(converted, of_signs),
+            "of which a note tells": equal(len(noted), 2, tol=0, why="one for each of two calls"),
             "finite": never(~loss.isfinite(), why="the loss of 1e4 is 1e4 or 0"),
             "far away": equal(
                 loss, F.relu((1 - 2 * labels) * far), tol=math.exp(-200), why="ln(1+e^-200)"
@@ -296,14 +306,21 @@ def irls_is_scikit_learns(
     exact = np.where(odds > 0, "yes", "no")  # separable: only a price holds w back
     apart = X + 0.5 * np.sign(odds)[:, None] * [1.0, -0.4, 2.0]
     twice, many = np.column_stack([X, X[:, 0]]), np.repeat(X, 60, axis=0)
+    tails = np.random.default_rng(940)  # heavy ones, where plain Newton steps run away
+    size = int(tails.integers(6, 60)), int(tails.integers(1, 4))
+    far = tails.normal(size=size) * np.exp(2 * tails.normal(size=(size[0], 1)))
+    chance = 1 / (1 + np.exp(-(far[:, 0].clip(-300, 300) + 4 * tails.normal())))
+    drawn = np.where(tails.random(size[0]) < chance, "yes", "no")
     cases = [
-        (X, noisy, 0.0, True), (X, noisy, 0.0, False), (X, noisy, 0.03, True),
+        (far, drawn, 0.0, True), (X, noisy, 0.0, True), (X, noisy, 0.0, False),
+        (X, noisy, 0.03, True),
         (apart, exact, 1.0, True), (apart, exact, 0.001, False), (twice, noisy, 0.1, True),
         (many, noisy.repeat(60), 0.01, True),
     ]
     for inputs, y, l2, intercept in cases:
         s = len(inputs)
-        model = IRLS(l2=price * l2, fit_intercept=intercept).fit(inputs, y)
+        settings: dict[str, Any] = {"l2": price * l2} if l2 else {}
+        model = IRLS(**settings, fit_intercept=intercept).fit(inputs, y)
         theirs = LogisticRegression(
             C=1 / (s * l2) if l2 else math.inf, fit_intercept=intercept, tol=1e-12,
             solver="newton-cholesky",
@@ -317,19 +334,50 @@ def irls_is_scikit_learns(
         known[2].append([math.log(2), loss + l2 / 2 * (theirs.coef_**2).sum()])
         wrong.append(model.predict(inputs) != theirs.predict(inputs))
         ends.append([model.converged_, model.separable_, len(model.losses_) - model.n_iter_])
+    flat = IRLS().fit([[1.0], [1.0], [-1.0], [-1.0]], [0, 1, 0, 1])  # all scores are 0
+    wrong.append(flat.predict([[1.0], [2.0]]) != 1)
     near = "both solvers end with a quadratically small gradient"
     together = [(np.concatenate(a), np.concatenate(b)) for a, b in zip(found, known, strict=True)]
-    return every(
-        {
-            "weights": equal(*together[0], tol=1e-6, why=near),
-            "probabilities": equal(*together[1], tol=1e-6, why=near),
-            "losses": equal(*together[2], tol=1e-9, why=f"{near}, and the loss is flat there"),
-            "classes": never(np.concatenate(wrong), why="the same sides"),
-            "converged, and not separable": equal(
-                ends, np.tile([1, 0, 1], (len(cases), 1)), tol=0, why="there is a minimum"
-            ),
-        }
-    )
+    minimum = np.tile([1, 0, 1], (len(cases), 1))
+    return every({
+        "weights": equal(*together[0], tol=1e-6, why=near),
+        "probabilities": equal(*together[1], tol=1e-6, why=near),
+        "losses": equal(*together[2], tol=1e-9, why=f"{near}, and the loss is flat there"),
+        "classes": never(np.concatenate(wrong), why="the same sides"),
+        "converged, and not separable": equal(ends, minimum, tol=0, why="there is a minimum"),
+    })
+
+
+@claim(control={"l2": 0.001}, refutes=["told"], source="Albert and Anderson 1984")
+def separability_is_told(
+    seed: Seed, *, problems: Annotated[int, Range(6, 100)] = 18,
+    points: Annotated[int, Range(5, 50)] = 8, l2: Annotated[float, Range(0, 1)] = 0.0,
+) -> Evidence:
+    r"""Where a plane has no point on its wrong side there is no minimizer, and IRLS says so."""
+    rng, told, said = seed.numpy(), [], []
+    for number in range(problems):
+        kind = ("apart", "touching", "mixed")[number % 3]
+        X = rng.normal(size=(points, 3))
+        y = np.where(X[:, 0] > 0, 1, 0)
+        X[:, 0] += np.sign(X[:, 0])
+        if kind != "apart":  # points of both labels: on the plane that separates, or everywhere
+            both = rng.normal(size=(points, 3)) * [kind == "mixed", 1.0, 1.0]
+            X, y = np.vstack([X, both, both]), np.append(y, np.arange(2).repeat(points))
+        turn = np.linalg.qr(rng.normal(size=(3, 3)))[0]
+        X = X @ turn * 10 ** rng.uniform(-1, 1, size=3)
+        settings: dict[str, Any] = {"l2": l2} if l2 else {}
+        with warnings.catch_warnings(record=True) as noted:
+            warnings.simplefilter("always")
+            model = IRLS(**settings, fit_intercept=number % 2 == 0).fit(X, y)
+            hasty = IRLS(**settings, max_iter=1).fit(X, y)
+        words = " ".join(str(one.message) for one in noted)
+        told.append([model.separable_ != (kind != "mixed"), model.converged_ != (kind == "mixed")])
+        said.append([("No minimizer" in words) != (model.separable_ or hasty.separable_),
+                     ("Raise max_iter" in words) == hasty.separable_])
+    return every({
+        "told": never(np.ravel(told), why="a theorem, and margins that float64 resolves"),
+        "in words": never(np.ravel(said), why="each warning has its cause"),
+    })
 
 
 @claim(control={"l2": 0.01}, source="Soudry et al. 2018; Nacson et al. 2019 for scaled steps")
