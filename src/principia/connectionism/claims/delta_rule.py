@@ -168,6 +168,7 @@ def epochs_of_batches(
             answers[1].append(fields.ravel())
             best = fields.argmax(axis=1) if len(W) > 1 else (fields[:, 0] >= 0).astype(int)
             wrong.append(model.predict(X) != np.unique(y)[best])
+    wrong.append(DeltaLayer().fit([[1.0], [1.0]], [0, 1]).predict([[2.0]]) != 1)  # a score of 0
     return every(
         {
             "weights and losses": equal_to_rounding(*map(np.concatenate, learned)),

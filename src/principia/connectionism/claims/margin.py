@@ -150,6 +150,7 @@ def max_margin_best(
         known += [1 / length, *scores / length]
         named = MaxMargin().fit(X, np.where(y > 0, "up", "down"))
         wrong.append(named.predict(members[0]) != np.where(scores >= 0, "up", "down"))
+    wrong.append(MaxMargin().fit([[-1.0], [1.0]], [0, 1]).predict([[0.0]]) != 1)  # on the plane
     table = np.array(margins)  # (problems, 4 + samples)
     best = np.broadcast_to(table[:, [names.index(champion)]], table.shape)
     ranks, some = np.arange(1, problems + 1), table[:, 4:44]

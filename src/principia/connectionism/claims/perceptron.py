@@ -374,6 +374,7 @@ def kernel_is_feature_space(
             numbers[place].extend([one.n_mistakes_, one.n_epochs_, one.converged_])
         numbers[0].append(np.abs(model.dual_coef_).sum())
         numbers[1].append(plain.n_mistakes_)
+    classes.append(KernelPerceptron(kernel="linear").fit(X, X[:, 0] > 0).predict(0 * X[:1]) < 1)
     rounding, why = 1e-8 * (1 + np.abs(scores[1]).max()), "roots of eigenvalues that round to 0"
     return every(
         {
