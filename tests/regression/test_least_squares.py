@@ -48,6 +48,8 @@ def test_claims_catch_planted_bugs(old, new, claim):
         ("return U @ U.mT", "return (U @ U.mT).triu()", "normal_equations", ["symmetric", "rank"]),
         ("X.ndim else solution", "X.ndim else solution / 2", "minimum_norm",
          ["others are longer"]),
+        ("torch.cholesky_solve(X.mT @ columns, factor)", "lstsq(X, columns)",
+         "conditioning_squared", ["normal equations"]),
         ("self.lr or 1 / longest", "0.02", "lms_noise_floor", ["proportional"]),
         ("X @ self.coef_ + self.intercept_", "X @ self.coef_ - 1", "lms_is_the_rule",
          ["predictions"]),

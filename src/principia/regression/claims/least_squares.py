@@ -410,7 +410,7 @@ def lms_step_limit(
 
 
 @claim(
-    control={"design": "orthonormal"}, refutes=["normal equations", "lstsq"],
+    control={"design": "orthonormal"}, refutes=["lstsq"],
     source="Higham 2002, sec. 20.4",
 )
 def conditioning_squared(
