@@ -46,7 +46,14 @@ def test_claims_catch_planted_bugs(old, new, claim):
     [
         ("(y - phi.value(z)) * phi.slope(z)", "(phi.value(z) - y) * phi.slope(z)",
          "delta_is_gradient",
-         ["identity", "DeltaLayer, identity", "DeltaRegressor, identity", "DeltaLayer, sigmoid", "DeltaRegressor, sigmoid", "DeltaLayer, tanh", "DeltaRegressor, tanh"]),
+         ["identity", "DeltaLayer, identity", "DeltaRegressor, identity", "DeltaLayer, sigmoid",
+          "DeltaRegressor, sigmoid", "DeltaLayer, tanh", "DeltaRegressor, tanh"]),
+        ("self.phi(self.hidden(x))", "self.hidden(x)", "layer_transfer", ["one hidden layer"]),
+        ("uniform_(parameter, -(n**-0.5)", "uniform_(parameter, -0.5 * (n**-0.5)",
+         "layer_transfer", ["first weights"]),
+        ("X @ self.coef_.T + self.intercept_\n", "X @ self.coef_.T\n", "epochs_of_batches",
+         ["outputs"]),
+        ("self.classes_[best]", "self.classes_[best - 1]", "epochs_of_batches", ["classes"]),
     ],
 )
 def test_parts_catch_planted_bugs(old, new, claim, parts):

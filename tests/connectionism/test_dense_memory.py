@@ -38,6 +38,13 @@ def test_claims_catch_planted_bugs(old, new, claim):
     [
         ("scale=self.beta)", "scale=1.1 * self.beta)", "retrieval_sharpens",
          ["log error falls at the gap"]),
+        ("scale=self.beta)", "scale=None)", "retrieval_sharpens", ["blunt: the mean"]),
+        ("scale=self.beta)", "scale=1.1 * self.beta)", "update_is_attention",
+         ["one update", "three updates"]),
+        ("dim=-1) / self.beta", "dim=-1)", "update_is_attention", ["energy"]),
+        ("return -values.sum", "return values.sum", "field_is_energy_difference", ["energies"]),
+        ("            x = self(x)", "            self(x)", "field_is_energy_difference",
+         ["recall updates again and again"]),
     ],
 )
 def test_parts_catch_planted_bugs(old, new, claim, parts):

@@ -43,10 +43,11 @@ def test_claims_catch_planted_bugs(old, new, claim):
         ("(torch.where(field >= 0, 1.0,", "(torch.where(field > 0, 1.0,", "flip_probability",
          ["memorized"]),
         ("(n - 1) / (s - 1)))) if", "n / s))) if", "flip_probability", ["measured"]),
-        ("erfc(math.sqrt(n / s / 2)) / 2", "erfc(math.sqrt(n / s)) / 2", "capacity_constant",
-         ["its logarithm"]),
-        ("sweeps[moving] += changed", "sweeps[moving] += 1", "inverse_and_mixtures",
-         ["patterns are fixed"]),
+        ("-math.sqrt((n - 1) / (s - 1))", "-math.sqrt((n - 1) / (2 * s))", "capacity_constant",
+         ["in nets"]),
+        ("s > 1 else 0.0", "s > 1 else 0.5", "flip_probability", ["a pattern alone"]),
+        ("* pattern.double()", "* -pattern.double()", "inverse_and_mixtures",
+         ["and have half of each pattern"]),
     ],
 )
 def test_parts_catch_planted_bugs(old, new, claim, parts):

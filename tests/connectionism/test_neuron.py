@@ -38,6 +38,8 @@ KEY = "connectionism/neuron"
         ("torch.ones(1, n), n + 1)", "torch.ones(1, n), n)", "two_layers_suffice"),
         ("after, -slope)", "after, slope)", "pdp_frame"),
         ("2 * (z >= 0).to(z) - 1", "(z >= 0).to(z)", "pdp_frame"),
+        ("self.units if state is None", "0 * self.units if state is None", "pdp_frame"),
+        ("lambda z: z.sign().clamp(min=0)", "lambda z: z.sign()", "activation_functions"),
         ("self.activation(before, self.prop", "self.activation(self.units, self.prop", "pdp_frame"),
     ],
 )
@@ -49,7 +51,11 @@ def test_claims_catch_planted_bugs(old, new, claim):
     ("old", "new", "claim", "parts"),
     [
         ("LARGEST_WEIGHT[n] + 1)", "LARGEST_WEIGHT[n])", "xor_needs_two_layers",
-         ["the program and the census differ on two inputs"]),
+         ["the program and the census differ on two inputs", "functions of three and four inputs"]),
+        ("2 * known - 1, known.sum(-1)", "2 * known - 1, known.sum(-1) - 1", "xor_needs_two_layers",
+         ["two layers"]),
+        ("z.cosh() ** -2, -1, 1)", "z.cosh() ** -2, 0, 1)", "activation_functions", ["limits"]),
+        ("2 * (z >= 0).to(z) - 1,", "2 * (z > 0).to(z) - 1,", "activation_functions", ["values"]),
         ("self.output(states), after", "self.output(after), after", "pdp_frame",
          ["Hopfield learning"]),
     ],
@@ -140,6 +146,18 @@ def test_learning_in_the_frame_is_a_gradient_step_of_autograd():
     torch.testing.assert_close(network.learn((x, y)).connectivity, W - 0.1 * weights.grad)
     assert torch.equal(network.connectivity, W)
     torch.testing.assert_close(network.step(), x.tanh() @ W.mT)
+
+
+def test_learning_in_the_frame_takes_connectivity_with_gradients():
+    W = torch.eye(3).requires_grad_()
+    network = PDPNetwork(
+        units=torch.ones(3), output=torch.tanh, connectivity=W, propagation=lambda W, o: o @ W.mT,
+        activation=lambda a, net: net, learning=lambda W, o, a, signal: W + signal.mT @ o,
+        environment=([], F.mse_loss),
+    )
+    learned = network.learn((torch.ones(2, 3), torch.zeros(2, 3))).connectivity
+    assert not learned.requires_grad
+    assert W.grad is None
 
 
 def test_each_model_of_the_frame_needs_its_own_activation():

@@ -23,7 +23,14 @@ KEY = "connectionism/perceptron"
 @pytest.mark.parametrize(
     ("old", "new", "claim"),
     [
-        ("ratio = float((X**2)", "ratio = 0.01 * float((X**2)", "mistake_bound"),
+        ("ratio = float((X**2)", "ratio = 0.9 * float((X**2)", "mistake_bound"),
+        ("np.mean(means, axis=0)", "means[-1]", "equals_sklearn"),
+        ("if self.average else state", "if False else state", "equals_sklearn"),
+        ("self.strategy == \"ovr\":\n            return [", "False:\n            return [",
+         "many_classes"),
+        ("np.where(codes[chosen] == b,", "np.where(codes[chosen] == 1,", "many_classes"),
+        ("return votes + confidence", "return votes - confidence", "many_classes"),
+        ("if coef_init is None else np.asarray", "if True else np.asarray", "weights_in_span"),
         ("np.ones(len(X))", "np.zeros(len(X))", "bias_needs_augmented_radius"),
         ("best = (scores >= 0)", "best = (scores > 0)", "scoring_rule"),
         ("w += label * point", "w -= label * point", "fast_form_is_the_rule"),
@@ -35,6 +42,37 @@ KEY = "connectionism/perceptron"
 )
 def test_claims_catch_planted_bugs(old, new, claim):
     assert_caught(KEY, old, new, claim)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "claim", "parts"),
+    [
+        ("ratio = float((X**2)", "ratio = 0.9 * float((X**2)", "mistake_bound",
+         ["mistakes", "bound"]),
+        ("ratio = float((X**2)", "ratio = 0.9 * float((X**2)", "bias_needs_augmented_radius",
+         ["bound"]),
+        ("self.classes_[(scores >= 0).astype(int)]", "self.classes_[(scores < 0).astype(int)]",
+         "kernel_is_feature_space", ["classes"]),
+        ("counts[point] += 1", "counts[point] = 1", "kernel_is_feature_space",
+         ["scores", "mistakes, epochs and convergence"]),
+    ],
+)
+def test_parts_catch_planted_bugs(old, new, claim, parts):
+    assert_caught(KEY, old, new, claim, parts=parts)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "claim", "parts"),
+    [
+        ("w += y[position] * X", "w += 2 * y[position] * X", "weights_grow_slowly",
+         ["orthogonal points attain it"]),
+        ("+ b) <= 0", "+ b) >= 0", "xor_never_converges", ["weights stay bounded"]),
+        ("made = round(ends[0][-2] / COUNTER)", "made = 1 + round(ends[0][-2])", "equals_sklearn",
+         ["mistakes of every epoch"]),
+    ],
+)
+def test_parts_catch_bugs_planted_in_the_fast_form(old, new, claim, parts):
+    assert_caught(KEY, old, new, claim, fast=True, parts=parts)
 
 
 @pytest.mark.parametrize(

@@ -51,6 +51,24 @@ def test_claims_catch_planted_bugs(old, new, claim):
         ("(pull.abs() - prices).clamp_min(0)", "0 * pull", "optimality", ["excess at w = 0"]),
         ("soft_threshold_(p, lr * l1)", "soft_threshold_(p, l1)", "equals_sklearn",
          ["ProximalSGD"]),
+        ("softshrink.out(values, t, out", "softshrink.out(values, t / 2, out", "soft_threshold",
+         ["in place"]),
+        ("lr / X.shape[-2], lr * prices", "lr / X.shape[-2], 2 * lr * prices", "ista_rate",
+         ["iterates"]),
+        ("t, last = 0.5 + (0.25", "t, last = 0.5 + (0.5", "fista_rate", ["iterates"]),
+        ("prices = torch.as_tensor(alpha, dtype", "prices = 2 * torch.as_tensor(alpha, dtype",
+         "equals_sklearn",
+         ["fista, tall", "ista, tall", "fista, wide", "ista, wide", "fista, very tall",
+          "ista, very tall", "other settings"]),
+        ("lr: PositiveFloat = 1e-3", "lr: PositiveFloat = 2e-3", "equals_sklearn",
+         ["ProximalSGD by default is SGD"]),
+        ("return in_sum / (2 * s)", "return in_sum / s", "equals_sklearn",
+         ["half-mean loss, full price"]),
+        ("prices = torch.as_tensor(alpha, dtype", "prices = 0.1 * torch.as_tensor(alpha, dtype",
+         "exact_zeros", ["scikit-learn has the same"]),
+        (".abs().amax(-1) / X.shape[-2]", ".abs().amax(-1) / (X.shape[-2] - 1)",
+         "empty_above_lambda_max", ["just below"]),
+        ("active = (pull - prices", "active = (pull + prices", "optimality", ["of many problems"]),
     ],
 )
 def test_parts_catch_planted_bugs(old, new, claim, parts):
@@ -187,6 +205,16 @@ def test_float32_and_data_of_zeros_converge_without_a_warning():
     torch.testing.assert_close(w.double(), fista(X.double(), y.double(), 0.2), atol=1e-4, rtol=0)
     assert not fista(torch.zeros(3, 2), torch.ones(3), 0.1).any()
     assert not ista(torch.ones(3, 2), torch.zeros(3), 0.1).any()
+    assert not fista(torch.ones(3, 2), torch.zeros(3), 0.0).any()
+    assert not fista(torch.zeros(3, 2), torch.ones(3), 0.0).any()
+
+
+def test_columns_of_uneven_size_are_told_but_not_rows():
+    X, y = torch.ones(5, 3) + torch.eye(5)[:, :3], torch.ones(5)
+    fista(X * torch.tensor([1.0, 1.0, 1.0, 1.0, 99.0])[:, None], y, 0.1, tol=1e-3)
+    fista(X * torch.tensor([1.0, 1.0, 9.0]), y, 0.1, tol=1e-3)
+    with pytest.warns(UserWarning, match="differ in size by a factor of 15"):
+        fista(X * torch.tensor([1.0, 1.0, 15.0]), y, 0.1, tol=1e-3)
 
 
 def test_bad_input_is_told_in_one_sentence():

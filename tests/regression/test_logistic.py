@@ -26,7 +26,7 @@ KEY = "regression/logistic"
         ("np.sqrt(expit(near) * expit(-near))", "np.sqrt(expit(near))", "mean_matching"),
         ("-price * w]", "price * w]", "mean_matching"),
         ("np.append(np.ones(d), np.zeros(bias))", "np.ones(d + bias)", "mean_matching"),
-        ("math.sqrt(s * self.l2)", "math.sqrt(self.l2)", "mean_matching"),
+        ("math.sqrt(s * self.l2)", "math.sqrt(self.l2)", "irls_is_scikit_learns"),
         ("np.stack([-scores, scores], axis=1)", "np.stack([scores, -scores], axis=1)",
          "mean_matching"),
         ("bool(margins.min() > 0)", "bool(margins.max() > 0)", "mean_matching"),
@@ -50,8 +50,26 @@ def test_claims_catch_planted_bugs(old, new, claim):
          ["logit inverts"]),
         ("-F.logsigmoid(z) / math.log(base)", "-F.logsigmoid(z) * math.log(base)",
          "surrogate_bound", ["log 2 at 0"]),
-        ("expit(-margins) / root", "expit(margins) / root", "mean_matching",
-         ["free, scikit-learn", "free, steps", "with a price, scikit-learn", "with a price, steps"]),
+        ("np.sqrt(expit(near) * expit(-near))", "np.sqrt(1.6 * expit(near) * expit(-near))",
+         "mean_matching", ["steps, free", "steps, with a price"]),
+        ("(2 * y.to(z) - 1) * z)", "(2 * y.to(z) - 1) * z - 1)", "logistic_function",
+         ["torch.sigmoid", "odd", "convex, then concave"]),
+        ("(2 * y.to(z) - 1) * z)", "(4 * y.to(z) - 2) * z)", "logistic_function",
+         ["slope", "slope below 1/4"]),
+        ("(2 * y.to(z) - 1) * z)", "(4 * y.to(z) - 2) * z)", "convex_and_smooth", ["at most L"]),
+        ("-F.logsigmoid(z) / math.log(base)", "-F.logsigmoid(z) * math.log(base)",
+         "surrogate_bound", ["minus the logarithm"]),
+        ("np.stack([-scores, scores], axis=1)", "np.stack([scores, -scores], axis=1)",
+         "irls_is_scikit_learns", ["probabilities"]),
+        ("self.classes_[(scores >= 0)", "self.classes_[(scores < 0)", "irls_is_scikit_learns",
+         ["classes"]),
+        ("y = y > 0\n", "y = y <= 0\n", "two_forms", ["labels -1 and +1"]),
+        ("(y == -1)).all() and (y == -1).any()", "(y == -1)).all() and (y == y).any()", "two_forms",
+         ["of which a note tells"]),
+        ("            if self.separable_:\n", "            if True:\n", "separability_is_told",
+         ["in words"]),
+        ("self.losses_.append(value)", "pass", "irls_is_scikit_learns",
+         ["converged, and not separable"]),
     ],
 )
 def test_parts_catch_planted_bugs(old, new, claim, parts):
@@ -143,6 +161,22 @@ def test_points_on_the_separating_hyperplane_are_no_minimum_either():
     assert model.separable_
     assert np.isfinite(model.coef_).all()
     assert IRLS(l2=1e-3).fit([[0], [1], [1], [2]], [0, 0, 1, 1]).converged_
+
+
+def test_a_rest_far_away_is_no_minimum_if_points_touch_the_hyperplane():
+    rng = np.random.default_rng(0)
+    apart, both = rng.normal(size=(8, 3)), rng.normal(size=(8, 3)) * [0.0, 1.0, 1.0]
+    labels = np.append(apart[:, 0] > 0, np.arange(2).repeat(8) == 1)
+    apart[:, 0] += np.sign(apart[:, 0])
+    turn = np.linalg.qr(rng.normal(size=(3, 3)))[0]
+    for scales in ([1.0, 1.0, 1.0], [0.01, 1.0, 100.0], [100.0, 0.01, 1.0]):
+        X = np.vstack([apart, both, both]) @ turn * scales
+        with pytest.warns(ConvergenceWarning, match="No minimizer exists"):
+            model = IRLS().fit(X, labels)
+        assert model.separable_
+        assert not model.converged_
+    outlier = np.append(rng.normal(size=(40, 1)), [[500.0]], axis=0)  # far, yet there is a minimum
+    assert IRLS().fit(outlier, np.append(np.arange(40) % 2, 1)).converged_
 
 
 def test_too_few_steps_are_told():

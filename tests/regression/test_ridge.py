@@ -44,6 +44,13 @@ def test_claims_catch_planted_bugs(old, new, claim):
     [
         ('"mean": 1 / s,', '"mean": 2 / s,', "sklearn_convention",
          ["gradients of the eight conventions"]),
+        ("inverse = d / (d**2", "inverse = d / (2 * d**2", "sklearn_convention", ["ridge_path"]),
+        ("inverse = d / (d**2", "inverse = d / (2 * d**2", "svd_shrinkage", ["least squares"]),
+        ("inverse = d / (d**2", "inverse = d * (d**2", "map_estimate", ["norm falls"]),
+        ("d / (d**2 + alphas.to(d)", "d / (d**2 + alphas.sqrt().to(d)", "limits", ["norm"]),
+        ("return (d**2 / (d**2 +", "return (alphas.to(d)[:, None] / (d**2 +", "limits",
+         ["freedom falls", "freedom at infinity"]),
+        ("+ len(X) * middle.square().sum()", "", "limits", ["freedom far from 0"]),
         ("kept = d > rounding", "kept = d > 0 * rounding", "limits", ["freedom at 0"]),
         ("X.new_tensor([sigma2 / tau])", "X.new_tensor([tau / sigma2])", "map_estimate",
          ["posterior mean"]),

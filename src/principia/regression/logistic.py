@@ -201,7 +201,8 @@ class IRLS(ClassifierMixin, BaseEstimator):
             self.separable_ = self.l2 == 0 and bool(margins.min() > 0)
             if self.converged_ or self.separable_:
                 break
-        if self.l2 == 0 and not self.converged_:
+        # far away steps get lost in rounding: who seems to rest there may still be on the way
+        if self.l2 == 0 and not (self.converged_ and margins.max() < FAR / 2):
             self.separable_ = self.separable_ or _weakly_separable(rows)
         self.converged_ = self.converged_ and not self.separable_
         self.coef_ = w[None, :d]

@@ -60,8 +60,10 @@ def _counted(sets: list[Array], predicted: list[int], *, bias: bool = False) -> 
     """State how many dichotomies there are, and that linear programs find the same labelings."""
     counts, wrong, total = [], 0, 0
     for X in sets:
-        found = {tuple(row) for row in dichotomies(X, bias=bias).tolist()}
+        rows = dichotomies(X, bias=bias).tolist()
+        found = {tuple(row) for row in rows}
         counts.append(len(found))
+        wrong += rows != sorted(rows)
         for y in labelings(len(X))[::2]:  # a labeling and its negative go together
             feasible = separable(X, y, bias=bias)[0]
             wrong += (feasible != (tuple(y) in found)) + (feasible != (tuple(-y) in found))
@@ -123,9 +125,35 @@ def general_position_needed(
         name: equal([len(dichotomies(X)) for X in sets], count, tol=0, why=INTEGERS)
         for name, (sets, count) in expected.items()
     }
+    many = ((60, 3), (300, 2), (14, 5))
+    parts["many points"] = equal(
+        [len(dichotomies(rng.normal(size=size))) for size in many],
+        [cover_count(*size) for size in many], tol=0, why=INTEGERS,
+    )
     told = [bool(in_general_position(X)) for sets in (general, flat, twice) for X in sets]
     wrong = np.array(told) != np.repeat([True, False, False], 20)
-    return every({**parts, "the test tells them apart": never(wrong, why="yes or no")})
+    return every({
+        **parts,
+        "the test tells them apart": never(wrong, why="yes or no"),
+        "and finds the smallest singular value": _smallest_values(rng),
+    })
+
+
+def _smallest_values(rng: np.random.Generator) -> Evidence:
+    """Compare with singular values of all subsets; of 5 of 40 points, random ones are looked at."""
+    found, known = [], []
+    for s, n, bias in ((7, 3, False), (6, 2, True), (2, 4, False), (9, 1, True)):
+        X = rng.normal(size=(s, n)) * rng.uniform(0.1, 10, size=(s, 1))
+        one = in_general_position(X, bias=bias)
+        wider = np.column_stack([X, np.ones(s)]) if bias else X
+        rows = (wider / np.linalg.norm(wider, axis=1, keepdims=True)).tolist()
+        subsets = list(itertools.combinations(rows, min(s, n + bias)))
+        found += [one.smallest, one.subsets, one.exhaustive]
+        known += [np.linalg.svd(subsets, compute_uv=False)[:, -1].min(), len(subsets), True]
+    sampled = in_general_position(rng.normal(size=(40, 5)), rng=rng)
+    twins = in_general_position(np.repeat(rng.normal(size=(20, 5)), 2, axis=0))
+    found += [sampled.holds, sampled.subsets, sampled.exhaustive, twins.holds]
+    return equal_to_rounding(found, [*known, True, 2000, False, False])
 
 
 @claim(control={"on_the_line": 1}, source="Cover 1965, proof of the function-counting theorem")
@@ -172,6 +200,10 @@ def half_at_twice_dimension(
             ),
             "binomial law": equal_to_rounding(floats, [float(one) for one in exact]),
             "logarithm": equal_to_rounding(np.exp(logs), wanted),
+            "nothing is missing up to s = n": equal(
+                [log_cover_fraction(n, n, complement=missing) for n in (1, 2, 7)
+                 for missing in (False, True)], [0, -math.inf] * 3, tol=0, why="ln 1 and ln 0",
+            ),
         }
     )
 

@@ -6,6 +6,8 @@ from typing import Annotated, Any, Literal
 
 import numpy as np
 import torch
+from scipy import stats
+from sklearn.utils import check_random_state
 from torch import Tensor, nn
 from torch.func import functional_call, stack_module_state, vmap
 from torch.nn import functional as F
@@ -23,6 +25,7 @@ from principia.connectionism.delta_rule import (
 )
 from principia.connectionism.neuron import EXACT
 from principia.lab.evidence import (
+    Control,
     Evidence,
     Series,
     at_least,
@@ -31,6 +34,7 @@ from principia.lab.evidence import (
     equal,
     equal_to_rounding,
     every,
+    follows,
     never,
 )
 from principia.lab.params import Range
@@ -42,7 +46,10 @@ TORCH_UNITS = {
 }  # what the claims compare with
 
 
-@claim(control={"transposed": True}, source="Rumelhart, Hinton and Williams 1986")
+@claim(
+    control={"transposed": True}, refutes=[*TORCH_UNITS, "sign"],
+    source="Rumelhart, Hinton and Williams 1986",
+)
 def layer_transfer_claim(
     seed: Seed, *, size: Annotated[int, Range(10, 1000)] = 20, transposed: bool = False
 ) -> Evidence:
@@ -50,17 +57,28 @@ def layer_transfer_claim(
     rng = seed.torch()
     # integers: some fields are exactly 0, where the sign must say +1
     W, x, shifts = (torch.randint(-2, 3, (size, size), generator=rng).double() for _ in range(3))
-    b = shifts[0]
+    b, x = shifts[0], x[: size // 2].expand(2, -1, -1)  # batches of any shape
     linear = nn.utils.skip_init(nn.Linear, size, size, dtype=torch.float64)
     linear.load_state_dict({"weight": W, "bias": b})
     fields = linear(x).detach()
     expected = {name: unit(fields) for name, unit in TORCH_UNITS.items()}
     expected["sign"] = torch.where(fields >= 0, 1.0, -1.0)
+    sums = OneHidden(size, 100, phi=torch.cos, rng=rng).double()  # a function of one's own
+    kept = sums.hidden.weight, sums.hidden.bias, sums.output.weight, sums.output.bias
+    by_hand = (x @ kept[0].mT + kept[1]).cos() @ kept[2][0] + kept[3]
+    first = torch.cat([one.detach().flatten() * fan**0.5 for one, fan in zip(
+        kept, (size, size, 100, 100), strict=True)])
     used: Any = W.T if transposed else W
     return every(
         {
             name: equal_to_rounding(layer_transfer(used, b, x, name), values)  # type: ignore[arg-type]
             for name, values in expected.items()
+        }
+        | {
+            "one hidden layer": equal_to_rounding(sums(x), by_hand),
+            "first weights": follows(
+                first, stats.uniform(-1, 2), why="uniform within one over the root of the fan-in"
+            ),
         }
     )
 
@@ -104,6 +122,75 @@ def _descent(unit: nn.Module, W: Tensor, b: Tensor, x: Tensor, y: Tensor, lr: fl
     leaves = W.clone().requires_grad_(), b.clone().requires_grad_()
     loss = (unit(F.linear(x, *leaves)) - y).square().sum() / (2 * len(x))
     return torch.column_stack([-lr * one for one in torch.autograd.grad(loss, leaves)])
+
+
+@claim(
+    control={"order": "as given"}, refutes=["weights and losses"],
+    source="Widrow and Hoff 1960; Rumelhart, Hinton and Williams 1986",
+)
+def epochs_of_batches(
+    seed: Seed, *, points: Annotated[int, Range(40, 1000)] = 70,
+    dim: Annotated[int, Range(1, 50)] = 3, order: Literal["drawn", "as given"] = "drawn",
+) -> Evidence:
+    r"""The estimators take delta steps, batch by batch, and predict by the fields $Wx+b$."""
+    rng = seed.numpy()
+    X = rng.normal(size=(points, dim)) * [1.5, *[0.5] * (dim - 1)]
+    Y = 0.5 + 0.4 * np.tanh(X @ rng.normal(size=(dim, 2)))
+    numbers = rng.integers(3, size=points)
+    names, hot = np.array(["a", "b", "c"]), np.eye(3)[numbers]
+    safe = 1 / float(((X**2).sum(axis=1) + 1).max())  # never overshoots
+    few = {"epochs": 3}  # else 100, and 32 points in a batch
+    cases: list[tuple[Any, Any, Any, dict[str, Any], str, float]] = [
+        (DeltaRegressor, Y, Y, {}, "identity", safe),
+        (DeltaRegressor, Y[:, 0], Y[:, :1], {"phi": "sigmoid", "lr": 2.0, **few}, "sigmoid", 2.0),
+        (DeltaRegressor, Y, Y, {"fit_intercept": False, "batch": 9, **few}, "identity", safe),
+        (DeltaLayer, names[numbers], hot, {}, "sigmoid", 0.5),
+        (DeltaLayer, names[numbers], 2 * hot - 1, {"phi": "tanh", **few}, "tanh", 0.5),
+        (DeltaLayer, numbers > 0, 1 - 2 * hot[:, :1], {"phi": "identity", "lr": None, **few},
+         "identity", safe),
+    ]
+    learned, answers, wrong = ([], []), ([], []), []  # each by the model, and by hand
+    for kind, y, targets, settings, name, lr in cases:
+        model = kind(random_state=int(seed), **settings).fit(X, y)
+        shuffle = check_random_state(int(seed)).permutation if order == "drawn" else np.arange
+        chosen = {"batch": 32, "epochs": 100, "fit_intercept": True, **settings}
+        W, b, losses = _by_hand(X, targets, TORCH_UNITS[name], lr, shuffle, chosen)
+        fields = X @ model.coef_.T + model.intercept_
+        for place, ends in enumerate([(model.coef_, model.intercept_, model.loss_curve_),
+                                      (W, b, losses)]):
+            learned[place].extend(np.ravel(one) for one in ends)
+        if kind is DeltaRegressor:
+            answers[0].append(model.predict(X).ravel())
+            answers[1].append(TORCH_UNITS[name](torch.tensor(fields)).numpy().ravel())
+            wrong.append([model.predict(X).shape != y.shape])
+        else:
+            answers[0].append(model.decision_function(X).ravel())
+            answers[1].append(fields.ravel())
+            best = fields.argmax(axis=1) if len(W) > 1 else (fields[:, 0] >= 0).astype(int)
+            wrong.append(model.predict(X) != np.unique(y)[best])
+    wrong.append(DeltaLayer().fit([[1.0], [1.0]], [0, 1]).predict([[2.0]]) != 1)  # a score of 0
+    return every(
+        {
+            "weights and losses": equal_to_rounding(*map(np.concatenate, learned)),
+            "outputs": equal_to_rounding(*map(np.concatenate, answers)),
+            "classes": never(np.concatenate(wrong), why="the unit with the largest field"),
+        }
+    )
+
+
+def _by_hand(
+    X: Any, y: Any, unit: nn.Module, lr: float, shuffle: Any, chosen: dict[str, Any]
+) -> tuple[Any, Any, list[float]]:
+    """Descend from 0 by autograd on batches; give weights, biases and the loss of each epoch."""
+    x, y = torch.tensor(X), torch.tensor(y, dtype=torch.float64)
+    W, b, losses = x.new_zeros(y.shape[1], x.shape[1]), x.new_zeros(y.shape[1]), []
+    for _ in range(chosen["epochs"]):
+        for rows in torch.tensor(shuffle(len(x))).split(chosen["batch"]):
+            step = _descent(unit, W, b, x[rows], y[rows], lr)
+            W, b = W + step[:, :-1], b + step[:, -1] * chosen["fit_intercept"]
+        error = unit(x @ W.mT + b) - y
+        losses.append(float((error**2).sum() / (2 * len(x))))
+    return W.numpy(), b.numpy(), losses
 
 
 @claim(control={"rule": "adam"}, source="by construction")
@@ -201,20 +288,23 @@ def mirrored(layers: Sequence[Layer], moved: Sequence[Layer]) -> list[Layer]:
 
 
 @claim(
-    control={"hidden": False},
-    refutes=["share with all four right"],
+    controls=[
+        Control({"hidden": False}, ["share with all four right"], "no hidden layer"),
+        Control({"target": "and"}, ["single layers with all four right"], "a line separates AND"),
+    ],
     source="Minsky and Papert 1969; Rumelhart et al. 1986",
 )
 def hidden_layer_solves_xor(
     seed: Seed, *, nets: Annotated[int, Range(20, 1000)] = 100,
     units: Annotated[int, Range(3, 64)] = 4, steps: Annotated[int, Range(300, 2000)] = 500,
-    hidden: bool = True,
+    hidden: bool = True, target: Literal["xor", "and"] = "xor",
 ) -> Evidence:
     r"""One hidden layer of four sigmoid units mostly learns XOR; a single layer never does."""
     rng = seed.torch()
-    share = single = _share_solving_xor([uniform_linear(2, 1, rng) for _ in range(nets)], steps)
+    y = torch.tensor([0.0, 1.0, 1.0, 0.0] if target == "xor" else [0.0, 0.0, 0.0, 1.0])
+    share = single = _share_solving(y, [uniform_linear(2, 1, rng) for _ in range(nets)], steps)
     if hidden:
-        share = _share_solving_xor([OneHidden(2, units, rng=rng) for _ in range(nets)], steps)
+        share = _share_solving(y, [OneHidden(2, units, rng=rng) for _ in range(nets)], steps)
     return every(
         {
             "share with all four right": at_least(
@@ -228,10 +318,10 @@ def hidden_layer_solves_xor(
     )
 
 
-def _share_solving_xor(nets: Sequence[nn.Module], steps: int) -> float:
+def _share_solving(y: Tensor, nets: Sequence[nn.Module], steps: int) -> float:
     """Train all nets at once by Adam on cross-entropy; return the share with all four right."""
     x = torch.tensor([[0.0, 0.0], [0.0, 1.0], [1.0, 0.0], [1.0, 1.0]])
-    y = torch.tensor([0.0, 1.0, 1.0, 0.0]).expand(len(nets), 4)
+    y = y.expand(len(nets), 4)
     weights, _ = stack_module_state(list(nets))  # type: ignore[arg-type]
     adam = torch.optim.Adam(weights.values(), lr=0.1, fused=True)
 
@@ -247,24 +337,26 @@ def _share_solving_xor(nets: Sequence[nn.Module], steps: int) -> float:
 
 
 @claim(
-    control={"phi": "identity"},
-    refutes=["squared loss", "below the derivative"],
+    controls=[
+        Control({"phi": "identity"}, ["squared loss", "below the derivative"], "a linear unit"),
+        Control({"side": "right"}, ["squared loss", "cross-entropy"], "the unit is right already"),
+    ],
     source="by construction",
 )
 def saturation(
     seed: Seed, *, depth: Annotated[int, Range(2, 300)] = 10,
-    phi: Literal["sigmoid", "identity"] = "sigmoid",
+    phi: Literal["sigmoid", "identity"] = "sigmoid", side: Literal["wrong", "right"] = "wrong",
 ) -> Evidence:
     r"""Deep in the wrong, at $z\ll0$, squared loss teaches by $e^{-|z|}$, cross-entropy by 1."""
-    z = -torch.arange(1, depth + 1, dtype=torch.float64)
+    z = torch.arange(1, depth + 1, dtype=torch.float64) * (-1 if side == "wrong" else 1)
     one = torch.ones(1, 1, dtype=torch.float64)
     # weights 0 with the field in the bias: small steps are not rounded away
     moved, _ = delta_step(torch.zeros(depth, 1).double(), z, one, one.expand(1, depth), phi, 1.0)
     squared = moved[:, 0]
     leaf = z.clone().requires_grad_()
     F.binary_cross_entropy_with_logits(leaf, torch.ones_like(z), reduction="sum").backward()
-    entropy, decay = -leaf.grad, z.exp()  # type: ignore[operator]
-    places = (-z).tolist()
+    entropy, decay = -leaf.grad, (-z.abs()).exp()  # type: ignore[operator]
+    places = z.abs().tolist()
     return every(
         {
             "squared loss": equal(

@@ -4,6 +4,8 @@ from typing import Annotated, Literal
 
 import numpy as np
 from scipy.linalg import null_space
+from scipy.optimize import nnls
+from sklearn.svm import SVC
 
 from principia.connectionism.margin import (
     SOLVED,
@@ -26,6 +28,7 @@ from principia.lab.evidence import (
     equal,
     equal_to_rounding,
     every,
+    follows,
     never,
     within_errors,
 )
@@ -102,13 +105,17 @@ def max_margin_unique(
     cosines = []
     for _ in range(problems):
         X, y, target = separable_points(rng, points, dim, 0.1)
-        X += rng.normal() * target
+        scale = 10 ** rng.uniform(-4, 4) if model == "max margin" else 1.0
+        X = scale * (X + rng.normal() * target)
         if model == "perceptron":
             fits = [Perceptron(shuffle=True, random_state=k).fit(X, y) for k in range(6)]
         else:
-            fits = [MaxMargin(random_state=k).fit(X, y) for k in range(3)]
-            fits += [MaxMargin(solver="slsqp", random_state=k).fit(X, y) for k in range(3)]
-        planes = np.array([np.append(one.coef_, one.intercept_) for one in fits])
+            kinds = [{}, {"random_state": 1}, {"random_state": 2}]
+            fits = [
+                MaxMargin(**kind, **solver).fit(X, y)
+                for solver in ({}, {"solver": "slsqp"}) for kind in kinds
+            ]
+        planes = np.array([np.append(one.coef_, one.intercept_ / scale) for one in fits])
         planes /= np.linalg.norm(planes, axis=1, keepdims=True)
         cosines.append(planes[1:] @ planes[0])
     return at_least(np.ravel(cosines), 1.0, slack=SOLVED, why=f"a theorem; {NEAR_MARGIN}")
@@ -127,7 +134,7 @@ def max_margin_best(
     r"""No separator has a larger margin than $\gamma_{MM}$: no perceptron, LP or random one."""
     rng = seed.numpy()
     names = ("max margin", "averaged perceptron", "perceptron", "linear program")
-    margins = []
+    margins, found, known, wrong = [], [], [], []
     for _ in range(problems):
         X, y, target = separable_points(rng, 40, dim, 0.1)
         X += rng.normal() * target
@@ -137,6 +144,13 @@ def max_margin_best(
         W = np.vstack([*(one.coef_ for one in fits), w, members[0]])
         B = np.concatenate([*(one.intercept_ for one in fits), [b], members[1]])
         margins.append([geometric_margin(W[k], float(B[k]), X, y) for k in range(len(B))])
+        svm = SVC(kernel="linear", C=1e8, tol=1e-6, random_state=0).fit(X, y)
+        scores, length = svm.decision_function(members[0]), np.linalg.norm(svm.coef_)
+        found += [fits[0].margin_, *fits[0].decision_function(members[0])]
+        known += [1 / length, *scores / length]
+        named = MaxMargin().fit(X, np.where(y > 0, "up", "down"))
+        wrong.append(named.predict(members[0]) != np.where(scores >= 0, "up", "down"))
+    wrong.append(MaxMargin().fit([[-1.0], [1.0]], [0, 1]).predict([[0.0]]) != 1)  # on the plane
     table = np.array(margins)  # (problems, 4 + samples)
     best = np.broadcast_to(table[:, [names.index(champion)]], table.shape)
     ranks, some = np.arange(1, problems + 1), table[:, 4:44]
@@ -152,6 +166,12 @@ def max_margin_best(
             ),
             "perceptron, program and samples separate": never(
                 table[:, 2:] <= 0, why="members of the version space have a margin above 0"
+            ),
+            "margin and distances of scikit-learn's": equal(
+                found, known, tol=1e-4, why="its solver stops at a slack of 1e-6 of margins of 0.1"
+            ),
+            "classes of scikit-learn's": never(
+                np.concatenate(wrong), why="no random point is within 1e-4 of the hyperplane"
             ),
         }
     )
@@ -201,10 +221,10 @@ def version_space_shrinks(
     # exact: half of all for one point, a wedge for two
     first, second = (one / np.linalg.norm(one) for one in spaces[1].normals)
     exact = np.array([0.5, 0.5 - np.arccos(first @ second) / (2 * np.pi)])
-    # a third point leaves the same share of the directions and of a uniform sample
-    sampled = spaces[2].contains(*spaces[1].sample(2000, rng))
-    hits, left = members[1].sum(), (members[1] & members[2]).sum()
-    share = (left + 1) / (hits + 2)  # never 0 or 1: their standard error would be 0
+    # hit-and-run against rejection, with three points: along each axis one law
+    drawn = np.column_stack(spaces[2].sample(4000, rng))
+    inside = planes[members[2]] / np.linalg.norm(planes[members[2]], axis=1, keepdims=True)
+    axes = rng.normal(size=(3, dim + 1))
     return every(
         {
             "nothing enters": never(
@@ -220,10 +240,15 @@ def version_space_shrinks(
                 volumes[:2], exact, error=np.sqrt(exact * (1 - exact) / directions),
                 why="of a share of independent directions",
             ),
-            "hit-and-run is uniform": within_errors(
-                sampled.mean(), left / hits,
-                error=np.sqrt(share * (1 - share) * (1 / len(sampled) + 1 / hits)),
-                why="of two shares, of chains that have forgotten their start and of directions",
+            "hit-and-run is uniform": every({
+                f"axis {k}": follows(
+                    drawn @ axis, inside @ axis,
+                    why="chains that have forgotten their start, and random directions",
+                )
+                for k, axis in enumerate(axes)
+            }),
+            "samples have length 1": equal_to_rounding(
+                np.linalg.norm(drawn, axis=1), np.ones(len(drawn))
             ),
         }
     )
@@ -257,6 +282,9 @@ def separable_iff_nonempty(
     xor = _verdicts(corners, np.array([-1.0, 1.0, 1.0, -1.0]), 200)
     return every(
         {
+            "with a bias or without": never(
+                _unlike_gordan(rng, sets // 2), why="a theorem of the alternative: no exception"
+            ),
             "all agree": never(
                 np.array(verdicts) != np.array(truths)[:, None], why="a theorem: no exception"
             ),
@@ -273,6 +301,20 @@ def _verdicts(X: Array, y: Array, epochs: int) -> list[bool]:
     shown = bool(space.contains(model.coef_[0], float(model.intercept_[0])))
     proved = found and bool(space.contains(w, b))
     return [found, proved, not space.is_empty(), model.converged_, shown]
+
+
+def _unlike_gordan(rng: np.random.Generator, sets: int) -> list[bool]:
+    """Compare with Gordan: none separates iff 0 is a convex combination of the points y (x, 1)."""
+    differ = []
+    for one in range(sets):
+        X, y, bias = rng.normal(size=(8, 4)), rng.choice([-1.0, 1.0], size=8), bool(one % 2)
+        if bias:  # far from 0, and with a column that tells nothing
+            X[:, 0], X[:, 1:] = 7.0, X[:, 1:] + 5.0
+        normals = y[:, None] * np.column_stack([X, np.ones(8)])[:, : 4 + bias]
+        rest = nnls(np.vstack([normals.T, np.ones(8)]), np.append(np.zeros(4 + bias), 1.0))[1]
+        answer = separable(X, y, bias=bias)[0]
+        differ.append(answer != (rest > 1e-8))
+    return differ
 
 
 @claim(control={"scale": 1.01}, refutes=["at the margin"], source="by definition")

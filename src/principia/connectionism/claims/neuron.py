@@ -1,6 +1,7 @@
 r"""The McCulloch-Pitts neuron: what is true of it, and what would refute it."""
 
 import itertools
+import math
 from collections.abc import Callable
 from typing import Annotated, Any, Literal
 
@@ -9,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from principia.connectionism.delta_rule import delta_step
+from principia.connectionism.delta_rule import delta_step, layer_transfer
 from principia.connectionism.hopfield import Hopfield
 from principia.connectionism.margin import separable
 from principia.connectionism.neuron import (
@@ -62,8 +63,8 @@ def neuron_census(
     seed: Seed, *, inputs: Annotated[int, Range(2, 5)] = 4, unconnected: bool = False
 ) -> Evidence:
     r"""Neurons with signs $\pm1$ on $n$ inputs compute exactly $n2^n+2$ different functions."""
-    n = np.arange(1, inputs + 1)
-    counts = [len(mcculloch_pitts_functions(int(k), unconnected=unconnected)) for k in n]
+    n, more = np.arange(1, inputs + 1), {"unconnected": True} if unconnected else {}
+    counts = [len(mcculloch_pitts_functions(int(k), **more)) for k in n]
     formula = n * 2**n + 2
     return equal(counts, formula, tol=0, why="integers").drawn(
         Series("enumerated", n, counts), Series("n·2ⁿ + 2", n, formula, role="predicted"),
@@ -94,6 +95,10 @@ def xor_needs_two_layers(
                 len(planes ^ threshold_functions(2)), of=16, why="both decide exactly"
             ),
             "two layers": never(built != table, why="logic: every entry must be right"),
+            "functions of three and four inputs": equal(
+                [len(threshold_functions(n)) for n in (3, 4)], [104, 1882], tol=0,
+                why="integers, published by Muroga, Tsuboi and Baugh 1970",
+            ),
         }
     )
 
@@ -115,6 +120,54 @@ def two_layers_suffice(
         computed.append(frozenset(map(tuple, tables[hits].tolist())))
     counts = [len(functions) for functions in computed]
     return equal(counts, [2 ** 2**n for n in range(1, inputs + 1)], tol=0, why="integers")
+
+
+@claim(
+    control={"at": "output"},
+    refutes=["slopes"],
+    source="Rumelhart, Hinton and McClelland 1986",
+)
+def activation_functions(
+    seed: Seed, *, fields: Annotated[int, Range(10, 10_000)] = 200,
+    width: Annotated[float, Range(1, 30)] = 5.0, at: Literal["field", "output"] = "field",
+) -> Evidence:
+    r"""In the place of the step: functions $\varphi$ of the field, their slopes and limits."""
+    rng = seed.torch()
+    z = width * torch.randn(fields, generator=rng, dtype=torch.float64)
+    z[:3] = torch.tensor([0.0, 1.0, -1.0])  # a field of exactly 0 is a case of its own
+    torchs = {
+        "identity": torch.clone, "sigmoid": torch.special.expit, "tanh": torch.tanh,
+        "relu": F.relu, "softplus": lambda z: torch.logaddexp(z, torch.zeros_like(z)),
+        "sign": lambda z: torch.where(z >= 0, 1.0, -1.0).to(z),
+    }
+    values, slopes = {}, {}
+    for name, phi in ACTIVATIONS.items():
+        kind: Any = name
+        sent = layer_transfer(torch.ones(1, 1).double(), None, z[:, None], kind)
+        values[name] = torch.stack([sent[:, 0], phi.value(z)]), torchs[name](z).expand(2, -1)
+        if phi.slope:
+            leaf = z.clone().requires_grad_()
+            (slope,) = torch.autograd.grad(torchs[name](leaf).sum(), leaf)
+            slopes[name] = phi.slope(z if at == "field" else phi.value(z)), slope
+    ends = torch.tensor([-math.inf, math.inf], dtype=torch.float64)
+    reached = [phi.value(ends) for phi in ACTIVATIONS.values()]
+    ours, theirs = (torch.cat(one) for one in zip(*slopes.values(), strict=True))
+    return every(
+        {
+            "slopes": equal_to_rounding(ours, theirs).drawn(
+                Series("slope", z, slopes["tanh"][0]),
+                Series("autograd", z, slopes["tanh"][1], role="predicted", style="points"),
+                x="field z", y="slope of tanh",
+            ),
+            "values": equal_to_rounding(
+                *(torch.cat(one) for one in zip(*values.values(), strict=True))
+            ),
+            "limits": equal(
+                torch.stack(reached), [[phi.low, phi.high] for phi in ACTIVATIONS.values()],
+                tol=0, why="at infinite fields each function is at the end of its range",
+            ),
+        }
+    )
 
 
 @claim(
@@ -143,9 +196,12 @@ def pdp_frame(
     thresholds = torch.randint(-2, 3, (units,), generator=rng)
     layer = McCullochPitts(random_signs(rng, units, units), thresholds)
     wires = F.pad(torch.column_stack([-layer.threshold, layer.signs]), (0, 0, 1, 0))
-    neurons = _pdp(own(lambda z: (z >= 0).double()), wires, held=1)
     start = (random_signs(rng, units) + 1) / 2
-    fired = walk(neurons.step, F.pad(start, (1, 0), value=1.0))[:, 1:]
+    neurons = _pdp(
+        own(lambda z: (z >= 0).double()), wires, held=1, units=F.pad(start, (1, 0), value=1.0)
+    )
+    first = neurons.step()  # from the units as they are
+    fired = torch.cat([first[None], walk(neurons.step, first)[:-1]])[:, 1:]
 
     # one threshold unit, and labels that have nothing to do with the points, so that mistakes go on
     X = torch.randn(steps, 1, units, generator=rng, dtype=torch.float64)
@@ -203,11 +259,12 @@ def pdp_frame(
 
 def _pdp(
     phi: Rule, connectivity: Tensor, *, held: int, learning: Any = lambda W, o, a, signal: W,
-    environment: Any = ((), F.mse_loss),
+    environment: Any = ((), F.mse_loss), units: Tensor | None = None,
 ) -> PDPNetwork:
     """Fill in what the four models share; the environment holds the first units as they are."""
     return PDPNetwork(
-        units=torch.zeros(len(connectivity)).double(), output=lambda a: a,
+        units=connectivity.new_zeros(len(connectivity)) if units is None else units,
+        output=lambda a: a,
         connectivity=connectivity, propagation=lambda W, o: o @ W.mT,
         activation=lambda a, net: torch.cat([a[..., :held], phi(net[..., held:])], dim=-1),
         learning=learning, environment=environment,

@@ -1,13 +1,22 @@
 r"""The perceptron: what is true of it, and what would refute it."""
 
+import itertools
 from collections.abc import Callable
 from typing import Annotated, Any, Literal
 
 import numpy as np
+from sklearn.linear_model import Perceptron as SklearnPerceptron
 from sklearn.linear_model import SGDClassifier
+from sklearn.multiclass import OneVsOneClassifier, OneVsRestClassifier
 
 from principia.connectionism._perceptron_fast import counted, jump, sweep
-from principia.connectionism.perceptron import Array, Perceptron, mistake_bound, perceptron_epoch
+from principia.connectionism.perceptron import (
+    Array,
+    KernelPerceptron,
+    Perceptron,
+    mistake_bound,
+    perceptron_epoch,
+)
 from principia.lab.data.synthetic import separable_points
 from principia.lab.evidence import (
     Evidence,
@@ -18,32 +27,48 @@ from principia.lab.evidence import (
     equal,
     equal_to_rounding,
     every,
+    never,
 )
 from principia.lab.params import PositiveFloat, Range, UnitInterval
 from principia.lab.seeds import Seed
 from principia.lab.training.estimators import fit_quietly
 
 EPOCHS = 3  # of the fast form and of the rule
+UNIT: dict[str, Any] = {  # of scikit-learn, with the rule of this page
+    "loss": "perceptron", "learning_rate": "constant", "eta0": 1.0, "penalty": None,
+    "shuffle": False, "tol": None, "random_state": 0,
+}
 
 
-@claim(control={"margin_scale": 4.0}, source="Novikoff 1962")
+@claim(control={"margin_scale": 1.1}, refutes=["mistakes"], source="Novikoff 1962")
 def mistake_bound_claim(
     seed: Seed, *, problems: Annotated[int, Range(50, 500)] = 200,
     points: Annotated[int, Range(20, 2000)] = 100, margin_scale: PositiveFloat = 1.0,
 ) -> Evidence:
     r"""Without bias at most $\lfloor R^2/\gamma^2\rfloor$ mistakes are made on separable data."""
     rng = seed.numpy()
-    mistakes, bounds = [], []
-    for _ in range(problems):
+    mistakes, bounds, ratios = [], [], []
+    for number in range(problems):
         dim, gap = int(rng.integers(2, 51)), float(10 ** rng.uniform(-2, 0))
-        X, y, target = separable_points(rng, points, dim, gap)
+        if number % 2:
+            X, y, target = separable_points(rng, points, dim, gap)
+        else:  # orthogonal points of one length, every one a mistake: the bound is attained
+            X = rng.uniform(1, 9) * np.linalg.qr(rng.normal(size=(dim, dim)))[0]
+            y = (-1.0) ** np.arange(dim)
+            target = y @ X
         model = Perceptron(fit_intercept=False).fit(X, y)
         mistakes.append(model.n_mistakes_)
-        bounds.append(mistake_bound(X, y, target) // margin_scale**2)
-    return at_most(mistakes, bounds, why="a theorem: no slack").drawn(
-        Series("problems", bounds, mistakes),
-        Series("bound", sorted(bounds), sorted(bounds), role="bound"),
-        x="bound R²/γ²", y="mistakes", log="xy",
+        margin = (y * (X @ target)).min() / np.linalg.norm(target) / margin_scale
+        ratios.append((X**2).sum(axis=1).max() / margin**2 * (1 + 1e-12))  # R = γ gives 1
+        bounds.append(mistake_bound(X, y, 3 * target) // margin_scale**2)  # of any length
+    return every(
+        {
+            "mistakes": at_most(mistakes, bounds, why="a theorem: no slack").drawn(
+                Series("problems", bounds, mistakes), Series("bound", bounds, bounds, role="bound"),
+                x="bound R²/γ²", y="mistakes", log="xy",
+            ),
+            "bound": equal(bounds, np.floor(ratios), tol=0, why="integers"),
+        }
     )
 
 
@@ -65,7 +90,7 @@ def bound_is_attained(
     return equal(made, bound, tol=0, why="integers")
 
 
-@claim(control={"augmented": False}, source="Novikoff 1962, for the points (x, 1)")
+@claim(control={"augmented": False}, refutes=["mistakes"], source="Novikoff 1962, for (x, 1)")
 def bias_needs_augmented_radius(
     seed: Seed, *, problems: Annotated[int, Range(10, 500)] = 200, augmented: bool = True
 ) -> Evidence:
@@ -76,16 +101,20 @@ def bias_needs_augmented_radius(
         dim, gap, shift = int(rng.integers(2, 51)), float(rng.uniform(0.05, 1)), rng.normal()
         X, y, target = separable_points(rng, 100, dim, gap)
         sets.append((X + shift * target, y, target, -shift))  # target.(x + shift target) - shift
-    mistakes, bounds = [], []
+    mistakes, raw, formulas, bounds = [], [], [], []
     for X, y, target, bias in sets:
         mistakes.append(Perceptron().fit(X, y).n_mistakes_)
-        if augmented:
-            bounds.append(mistake_bound(X, y, target, bias))
-        else:
-            margin = float((y * (X @ target + bias)).min())
-            radius = float(np.linalg.norm(X, axis=1).max())
-            bounds.append(np.floor((radius / margin) ** 2 * (1 + 1e-12)))
-    return at_most(mistakes, bounds, why="a theorem: no slack")
+        margin = (y * (X @ target + bias)).min() * (1 - 1e-12)  # R = γ shall give 1
+        radius = (X**2).sum(axis=1).max()
+        raw.append(np.floor(radius / margin**2))
+        formulas.append(np.floor((radius + 1) * (target @ target + bias**2) / margin**2))
+        bounds.append(mistake_bound(X, y, 2 * target, 2 * bias))
+    return every(
+        {
+            "mistakes": at_most(mistakes, bounds if augmented else raw, why="a theorem: no slack"),
+            "bound": equal(bounds, formulas, tol=0, why="integers, of any length of (w, b)"),
+        }
+    )
 
 
 @claim(control={"flip": 0.2}, source="Novikoff 1962, first lemma")
@@ -102,14 +131,11 @@ def weights_grow_along_target(
         model = _fit_traced(X, labels)
         progress.append(model.weights_ @ target)
         least.append(gamma * np.arange(1, model.n_mistakes_ + 1))
+    t, why = range(1, len(progress[0]) + 1), "a theorem; 10^4 floats of size 10 round by 1e-9"
     return at_least(
-        np.concatenate(progress),
-        np.concatenate(least),
-        slack=1e-9,
-        why="a theorem; sums of up to 10^4 floats of size 10 round by 1e-9 at most",
+        np.concatenate(progress), np.concatenate(least), slack=1e-9, why=why
     ).drawn(
-        Series("w·w*", range(1, len(progress[0]) + 1), progress[0].tolist()),
-        Series("tγ", range(1, len(progress[0]) + 1), least[0].tolist(), role="bound"),
+        Series("w·w*", t, progress[0]), Series("tγ", t, least[0], role="bound"),
         x="mistakes t (first run)", y="progress along the target",
     )
 
@@ -122,7 +148,7 @@ def _fit_traced(X: Array, y: Array, **settings: Any) -> Perceptron:
 
 @claim(
     control={"update": "always"},
-    refutes=["squared norm below the sum"],
+    refutes=["squared norm below the sum", "squared norm below R²t"],
     source="Novikoff 1962, second lemma",
 )
 def weights_grow_slowly(
@@ -148,17 +174,15 @@ def weights_grow_slowly(
     orthogonal = _fit_traced(basis, rng.permutation(np.repeat([1.0, -1.0], 10)))
     attained = (orthogonal.weights_**2).sum(axis=1)
     together = [np.concatenate(one) for one in (norms, sums, radii)]
-    rounding = 1e-9 * together[2]
+    rounding, t = 1e-9 * together[2], range(1, len(norms[0]) + 1)
     reason = "a theorem; rounding of sums of squares, relative to R²t"
     return every(
         {
             "squared norm below the sum": at_most(*together[:2], slack=rounding, why=reason).drawn(
-                Series("‖w‖²", range(1, len(norms[0]) + 1), norms[0].tolist()),
-                Series("Σ‖x‖²", range(1, len(norms[0]) + 1), sums[0].tolist(), role="bound"),
-                Series("R²t", range(1, len(norms[0]) + 1), radii[0].tolist(), role="other"),
-                x="mistakes t (first run)", y="squared norm",
+                Series("‖w‖²", t, norms[0]), Series("Σ‖x‖²", t, sums[0], role="bound"),
+                Series("R²t", t, radii[0]), x="mistakes t (first run)", y="squared norm",
             ),
-            "sum below R²t": at_most(*together[1:], slack=rounding, why=reason),
+            "squared norm below R²t": at_most(*together[::2], slack=rounding, why=reason),
             "orthogonal points attain it": equal_to_rounding(
                 attained, np.cumsum((basis**2).sum(axis=1)[orthogonal.mistakes_])
             ),
@@ -179,16 +203,15 @@ def weights_in_span(
     away -= basis @ (basis.T @ away)
     start = X.T @ rng.normal(size=points) + outside * away / np.linalg.norm(away)
     model = Perceptron(fit_intercept=False, trace=True).fit(X, y, coef_init=start)
-    weights = np.vstack([start, model.weights_, model.coef_])
-    left = np.linalg.norm(weights - weights @ basis @ basis.T, axis=1)
-    return at_most(
-        left / np.linalg.norm(weights, axis=1), 1e-12, why="rounding of an orthonormal projection"
-    )
+    weights = np.vstack([model.weights_, model.coef_])
+    outer = weights - weights @ basis @ basis.T
+    left = np.linalg.norm(outer, axis=1) / np.linalg.norm(weights, axis=1)
+    return at_most(left, 1e-12, why="rounding of an orthonormal projection")
 
 
 @claim(
     control={"labels": "and"},
-    refutes=["mistakes in every epoch"],
+    refutes=["mistakes in every epoch", "gives up by default when scikit-learn does"],
     source="Minsky and Papert 1969; Block and Levin 1970",
 )
 def xor_never_converges(
@@ -204,19 +227,33 @@ def xor_never_converges(
     made = np.zeros(epochs)
     made[: model.n_epochs_] = model.epoch_mistakes_
     norms = np.hypot(np.linalg.norm(model.weights_, axis=1), model.biases_)
+    patient, theirs = (fit_quietly(m, X, y) for m in (Perceptron(), SklearnPerceptron(tol=None)))
     return every(
         {
             "mistakes in every epoch": at_least(
                 made, 1.0, why="integers: an epoch without a mistake would end the learning"
-            ).drawn(
-                Series("mistakes", range(1, epochs + 1), made.tolist(), style="line"),
-                x="epoch", y="mistakes in the epoch",
-            ),
+            ).drawn(Series("epochs", range(1, epochs + 1), made), x="epoch", y="mistakes"),
             "weights stay bounded": at_most(
-                norms, 10.0, why="the cycling theorem bounds them; 80,000 epochs have reached 3"
+                norms, _longest(X, y), slack=1e-12,
+                why="the longest of all weights that some order of mistakes reaches; rounding",
+            ),
+            "gives up by default when scikit-learn does": equal(
+                [patient.n_epochs_, patient.converged_], [theirs.n_iter_, labels == "and"], tol=0,
+                why="integers",
             ),
         }
     )
+
+
+def _longest(X: Array, y: Array) -> float:
+    """Follow the rule through every order of the points; give the largest norm of (w, b)."""
+    steps = y[:, None] * np.column_stack([X, np.ones(len(X))])
+    reached, new = {(0.0, 0.0, 0.0)}, [np.zeros(3)]
+    while new:  # finitely many, by the cycling theorem
+        moved = [w + step for w in new for step in steps if step @ w <= 0]
+        new = [w for w in moved if tuple(w) not in reached]
+        reached |= {tuple(w) for w in new}
+    return float(np.linalg.norm([*reached], axis=1).max())
 
 
 @claim(
@@ -239,37 +276,113 @@ def scoring_rule(
 
 
 @claim(
-    control={"average": True},
-    refutes=["separable, traced", "separable, not traced", "random, traced", "random, not traced"],
-    source="Pedregosa et al. 2011, scikit-learn",
+    control={"reference": "exchanged"},
+    refutes=[
+        f"{kind}, {weights}, {way}" for kind in ("separable", "random")
+        for weights in ("last", "averaged") for way in ("traced", "not traced")
+    ],
+    source="Pedregosa et al. 2011, scikit-learn; Freund and Schapire 1999",
 )
 def equals_sklearn(
-    seed: Seed, *, points: Annotated[int, Range(50, 5000)] = 500, average: bool = False
+    seed: Seed, *, points: Annotated[int, Range(50, 5000)] = 500,
+    reference: Literal["own", "exchanged"] = "own",
 ) -> Evidence:
-    r"""The weights, traced or not, are those of `SGDClassifier(loss="perceptron")`."""
+    r"""Last or averaged, traced or not, weights are those of `SGDClassifier(loss="perceptron")`."""
     rng = seed.numpy()
     X, y, _ = separable_points(rng, points, 10, 0.02)
     labels = rng.choice([-1.0, 1.0], size=1000)  # of no pattern: most points are mistakes
     sets = {"separable": (X, y, 1000), "random": (rng.normal(size=(1000, 10)), labels, 5)}
-    parts = {}
-    for name, (inputs, signs, epochs) in sets.items():
-        traced, plain = (
-            fit_quietly(Perceptron(trace=trace, max_epochs=epochs), inputs, signs)
-            for trace in (True, False)
-        )
-        reference = SGDClassifier(
-            loss="perceptron", learning_rate="constant", eta0=1.0, penalty=None, shuffle=False,
-            average=average, max_iter=traced.n_epochs_, tol=None, random_state=0,
-        ).fit(inputs, signs)
-        expected = np.append(reference.coef_, reference.intercept_)
-        parts |= {
-            f"{name}, {kind}": equal_to_rounding(np.append(model.coef_, model.intercept_), expected)
-            for kind, model in (("traced", traced), ("not traced", plain))
-        }
-        parts[f"{name}, mistakes counted"] = equal(
-            plain.n_mistakes_, len(traced.mistakes_), tol=0, why="integers"
+    parts, counted, made = {}, [], []
+    for (name, (inputs, signs, epochs)), average in itertools.product(sets.items(), (False, True)):
+        for way in ("traced", "not traced"):
+            model = Perceptron(trace=way == "traced", average=average, max_epochs=epochs)
+            counted.append(fit_quietly(model, inputs, signs).epoch_mistakes_)
+            w, b = np.zeros(10), 0.0
+            for _ in counted[-1]:
+                w, b, wrong = perceptron_epoch(inputs, signs, w, b)
+                made.append(len(wrong))
+            theirs = SGDClassifier(
+                **UNIT, average=average == (reference == "own"), max_iter=model.n_epochs_
+            ).fit(inputs, signs)
+            parts[f"{name}, {'averaged' if average else 'last'}, {way}"] = equal_to_rounding(
+                np.append(model.coef_, model.intercept_),
+                np.append(theirs.coef_, theirs.intercept_),
+            )
+    parts["mistakes of every epoch"] = equal(
+        np.concatenate(counted), made, tol=0, why="integers, counted by the rule point by point"
+    )
+    return every(parts)
+
+
+@claim(control={"exchanged": True}, source="Pedregosa et al. 2011, scikit-learn")
+def many_classes(
+    seed: Seed, *, points: Annotated[int, Range(50, 1000)] = 150,
+    classes: Annotated[int, Range(3, 8)] = 5, exchanged: bool = False,
+) -> Evidence:
+    r"""One unit a class decides by its score, one a pair of classes by votes, scores break ties."""
+    rng = seed.numpy()
+    centers = 2 * rng.normal(size=(classes, 3))  # of clouds that overlap: votes tie
+    numbers = rng.integers(classes, size=2 * points)
+    X = centers[numbers] + rng.normal(size=(2 * points, 3))
+    names = np.array([f"class {number}" for number in numbers])
+    unit, parts = SGDClassifier(**UNIT, max_iter=7), {}
+    for strategy, wrapper in (("ovr", OneVsRestClassifier), ("ovo", OneVsOneClassifier)):
+        chosen = {"ovr": "ovo", "ovo": "ovr"}[strategy] if exchanged else strategy
+        more: dict[str, Any] = {"strategy": chosen} if chosen != "ovr" else {}  # the default
+        model = fit_quietly(Perceptron(max_epochs=7, **more), X[:points], names[:points])
+        theirs = wrapper(unit).fit(X[:points], names[:points])
+        scores = theirs.decision_function(X)
+        if strategy == "ovo":  # theirs counts votes for a class, ours less those against it
+            scores = scores + np.round(scores) - (classes - 1)
+        parts[f"{strategy}, scores"] = equal_to_rounding(model.decision_function(X), scores)
+        parts[f"{strategy}, classes"] = never(
+            model.predict(X) != theirs.predict(X), why="the same decision for every point"
         )
     return every(parts)
+
+
+@claim(
+    control={"width": 2.0}, refutes=["scores"],
+    source="Aizerman, Braverman and Rozonoer 1964; Freund and Schapire 1999",
+)
+def kernel_is_feature_space(
+    seed: Seed, *, points: Annotated[int, Range(20, 200)] = 40,
+    dim: Annotated[int, Range(2, 10)] = 3, width: Annotated[float, Range(0.1, 10)] = 1.0,
+) -> Evidence:
+    r"""The kernel perceptron is a perceptron on features whose products the kernel gives."""
+    rng = seed.numpy()
+    X = rng.normal(size=(points + 30, dim))  # the last are new points
+    y = np.where((X**2).sum(axis=1) > dim * np.log(2), "out", "in")[:points]
+    products = X @ X.T
+    squares = products.diagonal()[:, None] + products.diagonal() - 2 * products
+    scale = width / dim  # the default is 1 / D
+    grams: dict[Any, Array] = {
+        "linear": products, "polynomial": (scale * products + 1) ** 3,
+        "rbf": np.exp(-scale * squares),
+    }
+    scores, classes, numbers = ([], []), [], ([], [])  # of the kernel, and of the features
+    for kernel, gram in grams.items():
+        values, vectors = np.linalg.eigh(gram)
+        features = vectors * np.sqrt(values.clip(0))  # whose products are the Gram matrix
+        plain = Perceptron(fit_intercept=False, max_epochs=100)
+        fit_quietly(plain, features[:points], y)
+        model = KernelPerceptron() if kernel == "rbf" else KernelPerceptron(kernel=kernel)
+        model.fit(X[:points], y)
+        classes.append(model.predict(X) != plain.predict(features))
+        for place, one, inputs in ((0, model, X), (1, plain, features)):
+            scores[place].append(one.decision_function(inputs))
+            numbers[place].extend([one.n_mistakes_, one.n_epochs_, one.converged_])
+        numbers[0].append(np.abs(model.dual_coef_).sum())
+        numbers[1].append(plain.n_mistakes_)
+    classes.append(KernelPerceptron(kernel="linear").fit(X, X[:, 0] > 0).predict(0 * X[:1]) < 1)
+    rounding, why = 1e-8 * (1 + np.abs(scores[1]).max()), "roots of eigenvalues that round to 0"
+    return every(
+        {
+            "scores": equal(*map(np.concatenate, scores), tol=rounding, why=why),
+            "classes": never(np.concatenate(classes), why="signs of equal scores"),
+            "mistakes, epochs and convergence": equal(*numbers, tol=0, why="integers"),
+        }
+    )
 
 
 @claim(control={"tie": "right"}, source="by construction")
@@ -283,7 +396,10 @@ def fast_form_is_the_rule(
     sides = np.where(inputs.sum(axis=1) >= 0, 1.0, -1.0)
     noisy = np.where(rng.random(points) < 0.03, -sides, sides)
     coins = rng.choice([-1.0, 1.0], size=points)
-    sets = {"rare": (inputs + sides[:, None], noisy), "many": (inputs, coins)}
+    plane = np.where(inputs @ rng.integers(-3, 4, size=dim) >= 0, 1.0, -1.0)
+    sets = {  # with the last, epochs of many mistakes come before epochs of few
+        "rare": (inputs + sides[:, None], noisy), "many": (inputs, coins), "fewer": (inputs, plane),
+    }
     rule = perceptron_epoch if tie == "mistake" else _epoch_with_ties_right
     parts = {}
     for name, (X, y) in sets.items():

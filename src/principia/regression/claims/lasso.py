@@ -1,15 +1,20 @@
 r"""Lasso: what is true of it, and what would refute it."""
 
 import itertools
+import math
+import warnings
 from collections.abc import Callable
 from typing import Annotated, Any, Literal
 
 import torch
-from sklearn.linear_model import Lasso, Ridge, lars_path
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.linear_model import Lasso, lars_path
 from torch import Tensor
 from torch.distributions import Laplace, Normal
 
+from principia.lab.draws import randn
 from principia.lab.evidence import (
+    Control,
     Evidence,
     Series,
     at_least,
@@ -33,8 +38,9 @@ from principia.regression.lasso import (
     lasso_alpha,
     proximal_iterates,
     soft_threshold,
+    soft_threshold_,
 )
-from principia.regression.ridge import ridge_alpha
+from principia.regression.ridge import ridge_alpha, ridge_path
 
 CONVERGED = "solvers stop at a relative duality gap of 1e-12, or after 1000 steps at a linear rate"
 
@@ -56,8 +62,14 @@ def soft_threshold_claim(
     best = _grid_argmin(
         lambda theta: h / 2 * (theta - center) ** 2 + price * theta.abs(), center.abs() + 1
     )
+    several = [center.clone(), center.view(2, -1).clone()]  # as optimizers have them
+    alone = center.clone()
+    for one in (alone, iter(several)):
+        soft_threshold_(one, 0.7)
+    in_place = torch.stack([alone, *(one.flatten() for one in several)])
     return every(
         {
+            "in place": equal_to_rounding(in_place, soft_threshold(center, 0.7).expand(3, -1)),
             "minimum": equal(best, predicted, tol=1e-6, why="flat to rounding within 1e-7").drawn(
                 Series("best of a grid", center, best),
                 Series("soft threshold", center, predicted, "predicted", "points"),
@@ -98,16 +110,20 @@ def threshold_follows_objective(
     return equal(w, predicted, tol=1e-8, why=CONVERGED)
 
 
-@claim(control={"penalty": "l2"}, refutes=["zeros of the lasso"], source="Tibshirani 1996")
+@claim(
+    control={"exchanged": True}, refutes=["zeros of the lasso", "zeros of ridge"],
+    source="Tibshirani 1996",
+)
 def exact_zeros(
     seed: Seed, *, alpha: Annotated[float, Range(0.05, 0.5)] = 0.1,
-    samples: Annotated[int, Range(200, 2000)] = 400, penalty: Literal["l1", "l2"] = "l1",
+    samples: Annotated[int, Range(200, 2000)] = 400, exchanged: bool = False,
 ) -> Evidence:
     r"""The lasso sets coefficients exactly to 0, ridge none: truth has 20 others among 200."""
     X, y, truth = sparse_data(seed, samples, 200, 20)
-    ridge = _ridge(X, y, alpha)
-    sparse = fista(X, y, alpha) if penalty == "l1" else ridge
-    theirs = _sklearn(X, y, alpha) if penalty == "l1" else ridge
+    sparse, ridge = fista(X, y, alpha), _ridge(X, y, alpha)
+    if exchanged:
+        sparse, ridge = ridge, sparse
+    theirs = _sklearn(X, y, alpha)
     place, known = torch.arange(200), truth.abs().argsort(descending=True)
     return every(
         {
@@ -128,8 +144,8 @@ def exact_zeros(
 
 
 def _ridge(X: Tensor, y: Tensor, alpha: float) -> Tensor:
-    model = Ridge(alpha=ridge_alpha(alpha, len(y), loss="half-mean", penalty="half"))
-    return torch.as_tensor(model.set_params(fit_intercept=False).fit(X.numpy(), y.numpy()).coef_)
+    price = ridge_alpha(alpha, len(y), loss="half-mean", penalty="half")
+    return ridge_path(X, y, X.new_tensor([price]))[0]
 
 
 def _sklearn(X: Tensor, y: Tensor, alpha: float) -> Tensor:
@@ -168,14 +184,34 @@ def optimality(
     parts = {}
     for name, solve in solvers.items() if solution == "lasso" else [("ridge", _ridge)]:
         w = solve(X, y, alpha)
-        signs = [w.min(), 0, 0, w.max()], [-alpha, -alpha, alpha, alpha]
-        parts[name] = at_most(kkt_residual(X, y, w, alpha), 1e-8, why=CONVERGED).drawn(
-            Series("x·(y − Xw)/s", w, X.T @ (y - X @ w) / samples),
-            Series("α sign(w)", *signs, role="bound"),
-            x="coefficient", y="pull of the loss on it",
-        )
+        parts[name] = at_most(kkt_residual(X, y, w, alpha), 1e-8, why=CONVERGED)
     at_zero = kkt_residual(X, y, torch.zeros_like(X[0]), alpha)
-    return every({**parts, "excess at w = 0": equal_to_rounding(at_zero, lambda_max(X, y) - alpha)})
+    return every({
+        **parts,
+        "excess at w = 0": equal_to_rounding(at_zero, lambda_max(X, y) - alpha),
+        "of many problems": _unlike_by_hand(seed.child("many").torch()),
+    })
+
+
+def _unlike_by_hand(rng: torch.Generator) -> Evidence:
+    """Compute residuals and largest prices of problems (2, 3, s, d), coefficient by coefficient."""
+    X, y, w = randn(rng, 2, 3, 7, 4), randn(rng, 2, 3, 7), randn(rng, 2, 3, 5, 4).round()
+    prices = torch.rand(2, 3, 5, generator=rng, dtype=X.dtype)
+    known, largest = torch.zeros_like(prices), lambda_max(X, y)
+    for a, b, c in itertools.product(range(2), range(3), range(5)):
+        pull = [float(x @ (y[a, b] - X[a, b] @ w[a, b, c])) / 7 for x in X[a, b].T]
+        price = float(prices[a, b, c])
+        known[a, b, c] = max(
+            abs(p - math.copysign(price, v)) if v else max(0.0, abs(p) - price)
+            for p, v in zip(pull, w[a, b, c].tolist(), strict=True)
+        )
+    alone = [kkt_residual(X, y, w[:, :, 0], 0.5), kkt_residual(X, y, w, prices * 0 + 0.5)[..., 0]]
+    pairs = zip(X.flatten(0, 1), y.flatten(0, 1), strict=True)
+    most = [max(abs(float(x @ target)) for x in Z.T) / 7 for Z, target in pairs]
+    return equal_to_rounding(
+        [*kkt_residual(X, y, w, prices).flatten(), *alone[0].flatten(), *largest.flatten()],
+        [*known.flatten(), *alone[1].flatten(), *most],
+    )
 
 
 def _trained(X: Tensor, y: Tensor, alpha: float) -> Tensor:
@@ -190,20 +226,23 @@ def _trained(X: Tensor, y: Tensor, alpha: float) -> Tensor:
 
 
 @claim(
-    control={"converted": False},
-    refutes=[
-        "sum loss, full price", "sum loss, half price", "half-sum loss, full price",
-        "half-sum loss, half price", "mean loss, full price", "mean loss, half price",
-        "half-mean loss, half price",
+    controls=[
+        Control({"converted": False}, [
+            "sum loss, full price", "sum loss, half price", "half-sum loss, full price",
+            "half-sum loss, half price", "mean loss, full price", "mean loss, half price",
+            "half-mean loss, half price"], "prices of another convention"),
+        Control({"restarts": False}, ["in 200 steps, where columns are alike"], "no restarts"),
     ],
     source="Pedregosa et al. 2011, scikit-learn",
 )
 def equals_sklearn(
-    seed: Seed, *, prices: Annotated[int, Range(2, 50)] = 10, converted: bool = True
+    seed: Seed, *, prices: Annotated[int, Range(2, 50)] = 10, converted: bool = True,
+    restarts: bool = True,
 ) -> Evidence:
     r"""ISTA, FISTA and proximal SGD find the weights of `Lasso(alpha)`, in every convention."""
     parts = {}
-    for name, samples, features in (("tall", 100, 40), ("wide", 60, 120)):
+    sizes = (("tall", 100, 40), ("wide", 60, 120), ("very tall", 300, 20))
+    for name, samples, features in sizes:
         X, y, _ = sparse_data(seed.child(name), samples, features, 10)
         alphas = float(lambda_max(X, y)) * torch.logspace(-1, 0, prices, dtype=torch.float64)
         theirs = torch.stack([_sklearn(X, y, alpha) for alpha in alphas.tolist()])
@@ -211,9 +250,25 @@ def equals_sklearn(
             parts[f"{solver.__name__}, {name}"] = equal(
                 solver(X, y, alphas), theirs, tol=1e-9, why=CONVERGED
             )
-    X, y, _ = sparse_data(seed, 100, 20, 5)
-    s = len(y)
-    trained = _trained(X, y, 0.1)
+        if name == "tall":
+            others = (ista, {"step": 1.5}), (fista, {"restart": False}), (fista, {"tol": 1e-14})
+            found = torch.stack([solve(X, y, alphas, **how) for solve, how in others])  # type: ignore[operator]
+            parts["other settings"] = equal(
+                found, theirs.expand(3, -1, -1), tol=1e-7, why="one minimum; FISTA alone is slow"
+            )
+            alike = torch.full((40, 40), 0.3) + 0.3 * torch.eye(40)
+            mixed = X @ torch.linalg.cholesky(alike.double()).T
+            parts["in 200 steps, where columns are alike"] = _soon(mixed, y, restarts)
+    (X, y, _), s = sparse_data(seed, 100, 20, 5), 100
+    trained, pair = _trained(X, y, 0.1), []
+    for optimizer in (ProximalSGD, torch.optim.SGD):  # without a price they are the same
+        w = torch.nn.Parameter(torch.ones(3, dtype=X.dtype))
+        steps = optimizer([w])
+        for _ in range(3):
+            w.grad = w.detach() ** 2
+            steps.step()
+        pair.append(w.detach())
+    parts["ProximalSGD by default is SGD"] = equal_to_rounding(*pair)
     parts["ProximalSGD"] = equal(trained, _sklearn(X, y, 0.1), tol=1e-9, why=CONVERGED)
     factors = {"sum": 1.0, "half-sum": 0.5, "mean": 1 / s, "half-mean": 0.5 / s}
     for loss, penalty in itertools.product(factors, ("full", "half")):
@@ -226,6 +281,17 @@ def equals_sklearn(
         missed = torch.where(w == 0, outside, (gradient + price * w.sign()).abs())
         parts[f"{loss} loss, {penalty} price"] = at_most(missed / price, 1e-9, why=CONVERGED)
     return every(parts)
+
+
+def _soon(X: Tensor, y: Tensor, restarts: bool) -> Evidence:
+    """Solve in few steps: after a restart, equations that the signs leave end the way."""
+    how = {} if restarts else {"restart": False}
+    alphas = float(lambda_max(X, y)) * torch.tensor([0.1, 0.03], dtype=X.dtype)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        w = fista(X, y, alphas, steps=200, **how)
+    theirs = torch.stack([_sklearn(X, y, alpha) for alpha in alphas.tolist()])
+    return equal(w, theirs, tol=1e-8, why=CONVERGED)
 
 
 @claim(
@@ -255,7 +321,7 @@ def empty_above_lambda_max(
     )
 
 
-@claim(control={"step": 2.2}, source="Beck and Teboulle 2009, theorem 3.1")
+@claim(control={"step": 2.2}, refutes=["bound"], source="Beck and Teboulle 2009, theorem 3.1")
 def ista_rate(
     seed: Seed, *, problems: Annotated[int, Range(2, 100)] = 20,
     steps: Annotated[int, Range(50, 1000)] = 1000, step: Annotated[float, Range(0.5, 2.5)] = 1.0,
@@ -289,14 +355,45 @@ def _rate(
     t = torch.arange(1, steps + 1, dtype=torch.float64)[:, None]
     limit = bound(curvature(X)[:, 0, 0] * best.square().sum((-2, -1)), t)
     why = "a theorem; rounding of F, relative to a bound a million times smaller"
-    return at_most(error / limit, 1.0, slack=1e-9, why=why).drawn(
-        Series("F − F*", t[:, 0], error[:, 0].clamp_min(1e-16), style="line"),
-        Series("bound", t[:, 0], limit[:, 0], role="bound"),
-        x="step t (first problem)", y="error", log="xy",
+    ours, theirs = [], []
+    for restart in (False, True)[: 1 + how.get("momentum", False)]:
+        path = proximal_iterates(X[0], y[0], 10 * prices[0], **how, restart=restart)
+        ours.append(torch.stack(list(itertools.islice(path, 60)))[:, 0])
+        theirs.append(_published(X[0], y[0], 10 * prices[0], 60, **how, restart=restart))
+    return every(
+        {
+            "bound": at_most(error / limit, 1.0, slack=1e-9, why=why).drawn(
+                Series("F − F*", t[:, 0], error[:, 0].clamp_min(1e-16), style="line"),
+                Series("bound", t[:, 0], limit[:, 0], role="bound"),
+                x="step t (first problem)", y="error", log="xy",
+            ),
+            "iterates": equal(
+                torch.stack(ours), torch.stack(theirs), tol=1e-8, why="60 steps of rounding"
+            ),
+        }
     )
 
 
-@claim(control={"momentum": False}, source="Beck and Teboulle 2009, theorem 4.4")
+def _published(
+    X: Tensor, y: Tensor, price: Tensor, steps: int, *, step: float = 1.0, momentum: bool = False,
+    restart: bool = False,
+) -> Tensor:
+    """Iterate as Beck and Teboulle print it, with the restarts of O'Donoghue and Candès."""
+    L = float(torch.linalg.eigvalsh(X.T @ X)[-1]) / len(y) / step
+    x, v, t, path = torch.zeros_like(X[0]), torch.zeros_like(X[0]), 1.0, []
+    for _ in range(steps):
+        z = v - X.T @ (X @ v - y) / (len(y) * L)
+        new = z.sign() * (z.abs() - price / L).clamp_min(0)
+        if restart and float((v - new) @ (new - x)) > 0:
+            t = 1.0
+        ahead = (1 + math.sqrt(1 + 4 * t * t)) / 2
+        v = new + (t - 1) / ahead * (new - x) if momentum else new
+        x, t = new, ahead
+        path.append(x)
+    return torch.stack(path)
+
+
+@claim(control={"momentum": False}, refutes=["bound"], source="Beck and Teboulle 2009, th. 4.4")
 def fista_rate(
     seed: Seed, *, problems: Annotated[int, Range(2, 100)] = 20,
     steps: Annotated[int, Range(200, 1000)] = 1000, momentum: bool = True,

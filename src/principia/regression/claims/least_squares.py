@@ -1,13 +1,15 @@
 r"""Least squares: what is true of it, and what would refute it."""
 
+import itertools
 import math
 from collections.abc import Callable
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import torch
 from scipy.optimize import minimize
 from sklearn.linear_model import LinearRegression
+from sklearn.utils import check_random_state
 from torch import Tensor
 
 from principia.lab.draws import randn
@@ -28,6 +30,7 @@ from principia.lab.evidence import (
 from principia.lab.params import Range
 from principia.lab.seeds import Seed
 from principia.lab.training.estimators import fit_quietly
+from principia.regression._least_squares_fast import few_rows
 from principia.regression.least_squares import (
     LMS,
     Array,
@@ -41,25 +44,31 @@ from principia.regression.least_squares import (
 
 
 @claim(
-    control={"form": "misprint"},
-    source="Gauss 1809",
+    control={"form": "misprint"}, refutes=["gradient"], source="Gauss 1809",
     misprint=r"for $h=\frac1{2s}\Vert Xw-y\Vert^2$: $\nabla h=2X^\top X-2X^\top y$",
 )
 def gradient(
     seed: Seed, *, samples: Annotated[int, Range(1, 1000)] = 30,
-    dim: Annotated[int, Range(1, 100)] = 5, form: Literal["right", "misprint"] = "right",
+    dim: Annotated[int, Range(2, 100)] = 5, sigma: Annotated[float, Range(0.1, 10)] = 0.5,
+    form: Literal["right", "misprint"] = "right",
 ) -> Evidence:
     r"""The gradient of $\frac1{2s}\Vert Xw-y\Vert^2$ is $\frac1s(X^\top Xw-X^\top y)$."""
     X, y, w = _problem(seed, samples, dim)
-    slopes = _differentiated(lambda v: half_mean_square(v, X, y), w)[1]
+    log = torch.tensor(sigma, dtype=X.dtype).log()
+    # the mean of -log p is h / sigma² and what has no w in it
+    slopes = sigma**2 * _differentiated(lambda v: gaussian_nll(v, log, X, y), w)[1]
+    exact = _gradient(w, X, y)
     if form == "misprint":  # without w it is a matrix; no column of it is the gradient
-        return equal_to_rounding(
-            np.tile(slopes[:, None], dim), 2 * X.T @ X - 2 * (X.T @ y)[:, None]
-        )
+        slopes, exact = np.tile(slopes[:, None], dim), 2 * X.T @ X - 2 * (X.T @ y)[:, None]
+    nudges = 1e-4 * torch.eye(dim, dtype=X.dtype)
+    ends = [[half_mean_square(w + sign * one, X, y) for one in nudges] for sign in (1, -1)]
     return every(
         {
-            "formula": equal_to_rounding(slopes, (X.T @ X @ w - X.T @ y) / samples),
-            "by the residual": equal_to_rounding(slopes, _gradient(w, X, y)),
+            "gradient": equal_to_rounding(slopes, exact),
+            "differences of the loss": equal(
+                np.subtract(*ends) / 2e-4, _gradient(w, X, y), tol=1e-8 * (1 + float(ends[0][0])),
+                why="exact for a parabola, but for rounding of 1e-16 over 1e-4",
+            ),
         }
     )
 
@@ -82,8 +91,7 @@ def _gradient(w: Tensor, X: Tensor, y: Tensor) -> Tensor:
 
 
 @claim(
-    control={"form": "misprint"},
-    source="by construction",
+    control={"form": "misprint"}, refutes=["gradient"], source="by construction",
     misprint=r"$X^\top Xw-X^\top y$ with the samples as columns of $X$",
 )
 def samples_as_columns(
@@ -92,9 +100,17 @@ def samples_as_columns(
 ) -> Evidence:
     r"""Samples as columns: the gradient of $\frac12\Vert X^\top w-y\Vert^2$ is $XX^\top w-Xy$."""
     X, y, w = _problem(seed, size, size)  # d = s, so that both forms have a shape
-    slopes = _differentiated(lambda v: (X.T @ v - y).square().sum() / 2, w)[1]
+    zero = torch.zeros((), dtype=X.dtype)
+    slopes = size * _differentiated(lambda v: gaussian_nll(v, zero, X.mT, y), w)[1]
     A = X if form == "columns" else X.T
-    return equal_to_rounding(slopes, A @ A.T @ w - A @ y)
+    wide, _, targets = _problem(seed.child("wide"), size, 3 * size)  # three samples a feature
+    best = normal_equations(wide.mT, targets)
+    return every(
+        {
+            "gradient": equal_to_rounding(slopes, A @ A.T @ w - A @ y),
+            "it is 0 at the best weights": equal_to_rounding(wide @ wide.T @ best, wide @ targets),
+        }
+    )
 
 
 @claim(
@@ -119,6 +135,7 @@ def normal_equations_claim(
             "residual": equal_to_rounding(X.T @ residual, torch.zeros(dim)),
             "equals scikit-learn": equal(w, reference.coef_, tol=1e-8, why=near),
             "equals lstsq": equal(w, lstsq(X, y), tol=1e-8, why=near),
+            "of many problems, targets and rows": _unlike_numpy(seed.torch()),
             "hat": equal_to_rounding(H, X @ torch.linalg.pinv(X)),
             "symmetric": equal_to_rounding(H, H.T),
             "idempotent": equal_to_rounding(H @ H, H),
@@ -126,6 +143,32 @@ def normal_equations_claim(
             "fitted": equal_to_rounding(X @ w, H @ y),
         }
     )
+
+
+def _unlike_numpy(rng: torch.Generator) -> Evidence:
+    """Compare with NumPy: one target or several, tall or wide, deficient ranks, batches."""
+    found, known = [], []
+    for shape in ((9, 4), (4, 9), (2, 3, 7, 5), (5000, 3), (4200, 2)):  # and very tall ones
+        X, Y = randn(rng, *shape), randn(rng, *shape[:-1], 3)
+        if shape == (9, 4):
+            X[:, 3] = X[:, 1] - 2 * X[:, 0]
+        inverse = torch.from_numpy(np.linalg.pinv(X.numpy()))
+        solvers = [lstsq, normal_equations] if shape[0] > 10 else [lstsq]
+        for solve, targets in itertools.product(solvers, (Y, Y[..., 0])):
+            columns = targets if targets.ndim == X.ndim else targets[..., None]
+            inputs = X.clone().requires_grad_(shape[-1] == 2)
+            found.append(solve(inputs, targets).detach().flatten())
+            known.append((inverse @ columns).flatten())
+    tall, Y = randn(rng, 40, 3) * torch.tensor([1.0, 9.0, 0.1]) + 2, randn(rng, 40, 2)
+    for middle, mild in itertools.product((None, tall.mean(0)), (0.0, 1e9)):
+        R, shares = few_rows(tall, Y, middle=middle, mild=mild)  # Q'X and Q'Y of X = QR
+        whole = tall if middle is None else tall - middle
+        found += [(R.mT @ R).flatten(), (R.mT @ shares).flatten()]
+        known += [(whole.mT @ whole).flatten(), (whole.mT @ Y).flatten()]
+    cut = torch.diag(torch.tensor([1.0, 0.1, 0.01], dtype=torch.float64))
+    found.append(lstsq(cut, cut.sum(1), rcond=0.05))
+    known.append(torch.tensor([1.0, 1.0, 0.0], dtype=torch.float64))
+    return equal_to_rounding(torch.cat(found), torch.cat(known))
 
 
 @claim(control={"delta": 1.0}, refutes=["rate", "minimum along the path"], source="Penrose 1955")
@@ -156,8 +199,8 @@ def pseudo_inverse_limit(
                 why="the loss exceeds the minimum by δ²|y|²/2s < 10^-11 at singular values ≥ 1",
             ),
             "one of the path": equal(
-                path[-1], torch.linalg.solve(shifted, X.T),
-                tol=1e-8, why="solving with condition number 25/δ = 25000 loses 5 of 16 digits",
+                path[-1], torch.linalg.solve(shifted, X.T), tol=1e-8,
+                why="solving with condition number 25/δ = 25000 loses 5 of 16 digits",
             ),
             "minimum at the limit": equal_to_rounding(half_mean_square(w, X, y), least),
             "gradient at the limit": equal_to_rounding(_gradient(w, X, y), torch.zeros(10)),
@@ -187,7 +230,7 @@ def minimum_norm(
     lengths = torch.logspace(-3, 1, 1000, dtype=torch.float64)
     others = shortest + lengths[:, None] * away
     losses = (X @ others.T - y[:, None]).square().mean(0) / 2
-    fine = torch.linspace(0, 2 * math.pi, 361, dtype=torch.float64)
+    fine, length = torch.linspace(0, 2 * math.pi, 361, dtype=X.dtype), float(shortest.norm())
     curve, coarse = _waves(fine, waves), slice(None, None, 3)
     return every(
         {
@@ -200,9 +243,7 @@ def minimum_norm(
                 Series("samples", t, y, role="bound", style="points"),
                 x="t", y="prediction, a sum of waves",
             ),
-            "others are longer": at_least(
-                others.norm(dim=1), float(shortest.norm()), why="a theorem: no slack"
-            ),
+            "others are longer": at_least(others.norm(dim=1), length, why="a theorem: no slack"),
             "others are as good": equal_to_rounding(losses, torch.zeros(1000)),
         }
     )
@@ -236,8 +277,7 @@ def gaussian_likelihood(
     ).x
     best, reason = lstsq(X, y), "10^-6: L-BFGS resolves the minimum of a smooth function to 10^-8"
     left = (y - X @ best).square().mean()
-    deviation = torch.tensor(sigma, dtype=X.dtype)
-    density = torch.distributions.Normal(X @ w, deviation).log_prob(y)
+    density = torch.distributions.Normal(X @ w, deviation := X.new_tensor(sigma)).log_prob(y)
     return every(
         {
             "weights": equal(found[:-1], best, tol=1e-6, why=reason),
@@ -280,10 +320,8 @@ def lms_noise_floor(
                 Series("exact", rates, exact, role="predicted"),
                 x="rate η", y="mean squared radius", log="xy",
             ),
-            "proportional": slope(
-                rates, floors, 1.0, tol=0.1,
-                why="the floor is about ησ²d/(2 - ηd): 4 % of bend at d = 4; noise 2 %",
-            ),
+            "proportional": slope(rates, floors, 1.0, tol=0.1,
+                                  why="about ησ²d/(2 - ηd): 4 % of bend at d = 4; noise 2 %"),
             "floor": within_errors(
                 floors, exact, error=errors, bias=math.exp(-12) * (w @ w),
                 why="mean over independent chains; e^-12 of the squared start is left",
@@ -304,6 +342,48 @@ def _floor(X: Array, residual: Array, lr: float) -> float:
     return float(np.trace(np.linalg.solve(np.eye(d * d) - map_, forcing.ravel()).reshape(d, d)))
 
 
+@claim(control={"sample": "in turn"}, refutes=["weights", "steps"], source="Widrow and Hoff 1960")
+def lms_is_the_rule(
+    seed: Seed, *, samples: Annotated[int, Range(5, 200)] = 12,
+    dim: Annotated[int, Range(1, 20)] = 3, sample: Literal["drawn", "in turn"] = "drawn",
+) -> Evidence:
+    r"""Chains move by $\eta(y_i-w^\top x_i)x_i$; weights are their mean, or that of all steps."""
+    X, y, _ = (one.numpy() for one in _problem(seed, samples, dim))
+    X, kinds = X + 1, [
+        {}, {"average": True, "chains": 4, "epochs": 3}, {"fit_intercept": False, "epochs": 2},
+        {"lr": 0.01, "chains": 2, "epochs": 1, "fit_intercept": False, "average": True},
+    ]
+    learned, known, steps, answers, more = [], [], [], [], []
+    for kind in kinds:
+        chosen: dict[str, Any] = {"epochs": 50, "chains": 1, "fit_intercept": True, **kind}
+        wide = np.column_stack([X, np.ones(samples)]) if chosen["fit_intercept"] else X
+        lr, rng = chosen.get("lr", 1 / (wide**2).sum(axis=1).max()), check_random_state(int(seed))
+        W, path = np.zeros((chosen["chains"], wide.shape[1])), []
+        for _ in range(chosen["epochs"]):
+            rows = rng.randint(samples, size=(samples, len(W)))
+            rows = rows if sample == "drawn" else np.arange(samples)[:, None].repeat(len(W), 1)
+            for x, target in zip(wide[rows], y[rows], strict=True):
+                W = W + lr * (target - (W * x).sum(axis=1))[:, None] * x
+                path.append(W)
+        model = LMS(random_state=int(seed), trace=True, **kind).fit(X, y)
+        mean = np.mean(path if chosen.get("average") else path[-1:], axis=(0, 1))
+        known.append(np.append(mean, np.zeros(dim + 1 - len(mean))))
+        learned.append(np.append(model.coef_, model.intercept_))
+        steps.append((model.trace_ - np.array(path)).ravel())
+        answers.append(model.predict(X[:4]) - (X[:4] @ learned[-1][:-1] + learned[-1][-1]))
+        parted = LMS(random_state=int(seed), **kind).partial_fit(X, y)
+        [parted.partial_fit(X, y) for _ in range(chosen["epochs"] - 1)]
+        more.append(np.append(parted.coef_, parted.intercept_) - learned[-1])
+    return every(
+        {
+            "weights": equal_to_rounding(learned, known),
+            "steps": equal_to_rounding(np.concatenate(steps), np.zeros(sum(map(len, steps)))),
+            "predictions": equal_to_rounding(np.stack(answers), np.zeros((4, 4))),
+            "pass by pass": equal_to_rounding(np.stack(more), np.zeros((4, dim + 1))),
+        }
+    )
+
+
 @claim(control={"rate": 2.5, "length": "shortest"}, source="by construction")
 def lms_step_limit(
     seed: Seed, *, rate: Annotated[float, Range(0.01, 2.5)] = 1.9,
@@ -318,9 +398,8 @@ def lms_step_limit(
         lr=lr, chains=chains, epochs=5, fit_intercept=False, trace=True, random_state=seed
     )
     path = fit_quietly(model, X, X @ w).trace_
-    start = np.zeros((1, chains, dim))
-    distances = np.linalg.norm(np.concatenate([start, path]) - w, axis=2)  # (steps + 1, C)
-    rounding = 1e-12 * (1 + np.linalg.norm(w))
+    path = np.concatenate([np.zeros((1, chains, dim)), path])
+    distances, rounding = np.linalg.norm(path - w, axis=2), 1e-12 * (1 + np.linalg.norm(w))
     return never(
         distances[1:] > distances[:-1] + rounding, why="a theorem; 10^-12 is left for rounding"
     ).drawn(
@@ -330,7 +409,10 @@ def lms_step_limit(
     )
 
 
-@claim(control={"design": "orthonormal"}, refutes=["lstsq"], source="Higham 2002, sec. 20.4")
+@claim(
+    control={"design": "orthonormal"}, refutes=["lstsq"],
+    source="Higham 2002, sec. 20.4",
+)
 def conditioning_squared(
     seed: Seed, *, samples: Annotated[int, Range(30, 200)] = 40,
     repeats: Annotated[int, Range(10, 100)] = 30,
@@ -362,8 +444,6 @@ def conditioning_squared(
                 x="condition number κ of the monomials", y="relative error", log="xy",
             ),
             "lstsq": slope(conditions, plain, 1.0, tol=0.3, why=reason),
-            "lstsq is stable": at_most(
-                plain, 10 * u * kappa, why="the answer to data that differ by 10 u at most"
-            ),
+            "lstsq is stable": at_most(plain, 10 * u * kappa, why="data that differ by 10 u"),
         }
     )

@@ -1,6 +1,7 @@
 r"""Logistic regression: what is true of it, and what would refute it."""
 
 import math
+import warnings
 from typing import Annotated, Any, Literal
 
 import numpy as np
@@ -39,7 +40,9 @@ def logistic_function(
 ) -> Evidence:
     r"""$\sigma-\frac12$ is odd; $\sigma'=\sigma(1-\sigma)\le\frac14$; convex, then concave."""
     z = _scores(seed, points, width)
-    s, slope, bend = _with_derivatives(lambda u: 1 / (1 + (-u).exp()), z)
+    # a probability is what e to the minus surprise says
+    s, slope, bend = _with_derivatives(lambda u: (-logistic_loss(torch.ones_like(u), u)).exp(), z)
+    mirrored = (-logistic_loss(torch.zeros_like(z), z)).exp()  # of the other label
     expected = s * (1 - s) * (1 + 2 * s if second == "s(1-s)(1+2s)" else 1 - 2 * s)
     return every(
         {
@@ -47,11 +50,11 @@ def logistic_function(
                 Series("autograd", z, bend), Series(second, z, expected, role="predicted"),
                 x="z", y="second derivative of σ",
             ),
-            "torch.sigmoid": equal_to_rounding(z.sigmoid(), s),
+            "torch.sigmoid": equal_to_rounding(s, z.sigmoid()),
             "logit inverts": equal(
                 logit(s), z, tol=8 * UNIT * (1 + z.abs().exp()), why=f"near 1 {ROUNDED}"
             ),
-            "odd": equal_to_rounding(s - 0.5, 0.5 - (-z).sigmoid()),
+            "odd": equal_to_rounding(s - 0.5, 0.5 - mirrored),
             "slope": equal_to_rounding(slope, s * (1 - s)),
             "slope below 1/4": at_most(slope, 0.25, slack=UNIT, why="rounding of 1/4"),
             "convex, then concave": at_least(
@@ -108,7 +111,8 @@ def surrogate_bound(
 ) -> Evidence:
     r"""$-\log_2\sigma(z)\ge1\{z\le0\}$: as an upper bound of the 0/1 error, the loss is in bits."""
     z = _scores(seed, points, width)
-    bound, error = zero_one_bound(z, base), (z <= 0).double()
+    bound = zero_one_bound(z) if base == 2 else zero_one_bound(z, base)
+    error = (z <= 0).double()
     return every(
         {
             "above the error": at_least(bound, error, slack=4 * UNIT, why="rounding at 0").drawn(
@@ -116,6 +120,9 @@ def surrogate_bound(
                 Series("0/1 error", z, error, role="bound", style="steps"), x="margin z", y="loss",
             ),
             "log 2 at 0": equal_to_rounding(bound[z == 0], [math.log(2, base)]),
+            "minus the logarithm": equal_to_rounding(
+                bound, (1 + (-z).exp()).log() / math.log(base)
+            ),
         }
     )
 
@@ -131,8 +138,17 @@ def two_forms(
     far = torch.tensor([200.0, -200.0, 1e4, -1e4]).repeat(2)  # float32
     labels = torch.arange(8) // 4
     loss = logistic_loss(labels, far) if form == "stable" else _naive_loss(labels, far)
+    signs, given = 2 * y[:40] - 1, z[:40]
+    with warnings.catch_warnings(record=True) as noted:
+        warnings.simplefilter("always")
+        converted = torch.stack([logistic_loss(signs, given), logistic_loss(-signs, given)])
+        logistic_loss(y.bool(), z)
+        logistic_loss(torch.ones_like(z), z)
+    of_signs = torch.stack([F.softplus(-signs * given), F.softplus(signs * given)])
     return every(
         {
+            "labels -1 and +1": equal_to_rounding(converted, of_signs),
+            "of which a note tells": equal(len(noted), 2, tol=0, why="one for each of two calls"),
             "finite": never(~loss.isfinite(), why="the loss of 1e4 is 1e4 or 0"),
             "far away": equal(
                 loss, F.relu((1 - 2 * labels) * far), tol=math.exp(-200), why="ln(1+e^-200)"
@@ -260,23 +276,108 @@ def mean_matching(
     X, y = (part.numpy() for part in _noisy_labels(seed, points, dim)[:2])
     parts = {}
     for name, price in (("free", 0.0), ("with a price", l2)):
-        model = IRLS(l2=price, fit_intercept=intercept).fit(X, y)
-        reference = LogisticRegression(
-            C=1 / (points * price) if price else math.inf, fit_intercept=intercept, tol=1e-12,
-            solver="newton-cholesky",
-        ).fit(X, y)
+        # defaults where they are meant
+        more: dict[str, Any] = {"l2": price} if price else {}
+        more |= {} if intercept else {"fit_intercept": False}
+        model = IRLS(**more).fit(X, y)
         parts[name] = equal(
             model.predict_proba(X)[:, 1].mean(), y.mean(), tol=1e-8, why="Newton stops at 1e-8"
         )
-        parts[f"{name}, scikit-learn"] = equal(
-            np.append(model.coef_, model.intercept_),
-            np.append(reference.coef_, reference.intercept_), tol=1e-7,
-            why="both solvers end with a quadratically small gradient",
-        )
-        parts[f"{name}, steps"] = at_most(
+        parts[f"steps, {name}"] = at_most(
             model.n_iter_, 12, why="near the minimum every Newton step doubles the digits"
         )
     return every(parts)
+
+
+@claim(
+    control={"price": 2.0}, refutes=["weights", "losses"],
+    source="Green 1984; Pedregosa et al. 2011, scikit-learn",
+)
+def irls_is_scikit_learns(
+    seed: Seed, *, points: Annotated[int, Range(50, 2000)] = 90,
+    price: Annotated[float, Range(0.1, 10)] = 1.0,
+) -> Evidence:
+    r"""IRLS minimizes the mean loss plus $\frac\lambda2\Vert w\Vert^2$, as libraries do."""
+    rng, found, known = seed.numpy(), ([], [], []), ([], [], [])
+    wrong, ends = [], []
+    X = rng.normal(size=(points, 3)) * [1.0, 5.0, 0.2] + [0.0, 2.0, -1.0]
+    odds = X @ [1.0, -0.4, 2.0]
+    noisy = np.where(rng.random(points) < 1 / (1 + np.exp(-odds)), "yes", "no")
+    exact = np.where(odds > 0, "yes", "no")  # separable: only a price holds w back
+    apart = X + 0.5 * np.sign(odds)[:, None] * [1.0, -0.4, 2.0]
+    twice, many = np.column_stack([X, X[:, 0]]), np.repeat(X, 60, axis=0)
+    tails = np.random.default_rng(940)  # heavy ones, where plain Newton steps run away
+    size = int(tails.integers(6, 60)), int(tails.integers(1, 4))
+    far = tails.normal(size=size) * np.exp(2 * tails.normal(size=(size[0], 1)))
+    chance = 1 / (1 + np.exp(-(far[:, 0].clip(-300, 300) + 4 * tails.normal())))
+    drawn = np.where(tails.random(size[0]) < chance, "yes", "no")
+    cases = [
+        (far, drawn, 0.0, True), (X, noisy, 0.0, True), (X, noisy, 0.0, False),
+        (X, noisy, 0.03, True),
+        (apart, exact, 1.0, True), (apart, exact, 0.001, False), (twice, noisy, 0.1, True),
+        (many, noisy.repeat(60), 0.01, True),
+    ]
+    for inputs, y, l2, intercept in cases:
+        s = len(inputs)
+        settings: dict[str, Any] = {"l2": price * l2} if l2 else {}
+        model = IRLS(**settings, fit_intercept=intercept).fit(inputs, y)
+        theirs = LogisticRegression(
+            C=1 / (s * l2) if l2 else math.inf, fit_intercept=intercept, tol=1e-12,
+            solver="newton-cholesky",
+        ).fit(inputs, y)
+        for place, one in ((found, model), (known, theirs)):
+            place[0].append(np.append(one.coef_, one.intercept_))
+            place[1].append(one.predict_proba(inputs[:50]).ravel())
+        scores = theirs.decision_function(inputs)
+        loss = np.logaddexp(0, -np.where(y == "yes", 1, -1) * scores).mean()
+        found[2].append([model.losses_[0], model.losses_[-1]])
+        known[2].append([math.log(2), loss + l2 / 2 * (theirs.coef_**2).sum()])
+        wrong.append(model.predict(inputs) != theirs.predict(inputs))
+        ends.append([model.converged_, model.separable_, len(model.losses_) - model.n_iter_])
+    flat = IRLS().fit([[1.0], [1.0], [-1.0], [-1.0]], [0, 1, 0, 1])  # all scores are 0
+    wrong.append(flat.predict([[1.0], [2.0]]) != 1)
+    near = "both solvers end with a quadratically small gradient"
+    together = [(np.concatenate(a), np.concatenate(b)) for a, b in zip(found, known, strict=True)]
+    minimum = np.tile([1, 0, 1], (len(cases), 1))
+    return every({
+        "weights": equal(*together[0], tol=1e-6, why=near),
+        "probabilities": equal(*together[1], tol=1e-6, why=near),
+        "losses": equal(*together[2], tol=1e-9, why=f"{near}, and the loss is flat there"),
+        "classes": never(np.concatenate(wrong), why="the same sides"),
+        "converged, and not separable": equal(ends, minimum, tol=0, why="there is a minimum"),
+    })
+
+
+@claim(control={"l2": 0.001}, refutes=["told"], source="Albert and Anderson 1984")
+def separability_is_told(
+    seed: Seed, *, problems: Annotated[int, Range(6, 100)] = 18,
+    points: Annotated[int, Range(5, 50)] = 8, l2: Annotated[float, Range(0, 1)] = 0.0,
+) -> Evidence:
+    r"""Where a plane has no point on its wrong side there is no minimizer, and IRLS says so."""
+    rng, told, said = seed.numpy(), [], []
+    for number in range(problems):
+        kind = ("apart", "touching", "mixed")[number % 3]
+        X = rng.normal(size=(points, 3))
+        y = np.where(X[:, 0] > 0, 1, 0)
+        X[:, 0] += np.sign(X[:, 0])
+        if kind != "apart":  # points of both labels: on the plane that separates, or everywhere
+            both = rng.normal(size=(points, 3)) * [kind == "mixed", 1.0, 1.0]
+            X, y = np.vstack([X, both, both]), np.append(y, np.arange(2).repeat(points))
+        turn = np.linalg.qr(rng.normal(size=(3, 3)))[0]
+        X = X @ turn * 10 ** rng.uniform(-1, 1, size=3)
+        settings: dict[str, Any] = {"l2": l2} if l2 else {}
+        with warnings.catch_warnings(record=True) as noted:
+            warnings.simplefilter("always")
+            model = IRLS(**settings, fit_intercept=number % 2 == 0).fit(X, y)
+            hasty = IRLS(**settings, max_iter=1).fit(X, y)
+        words = " ".join(str(one.message) for one in noted)
+        told.append([model.separable_ != (kind != "mixed"), model.converged_ != (kind == "mixed")])
+        said.append([("No minimizer" in words) != (model.separable_ or hasty.separable_),
+                     ("Raise max_iter" in words) == hasty.separable_])
+    return every({
+        "told": never(np.ravel(told), why="a theorem, and margins that float64 resolves"),
+        "in words": never(np.ravel(said), why="each warning has its cause"),
+    })
 
 
 @claim(control={"l2": 0.01}, source="Soudry et al. 2018; Nacson et al. 2019 for scaled steps")

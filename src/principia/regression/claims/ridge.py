@@ -112,7 +112,7 @@ def sum_loss_convention(
 
 @claim(
     control={"factor": 0.5},
-    refutes=["scikit-learn", "ridge_path with an intercept"],
+    refutes=["scikit-learn with an intercept", "scikit-learn without an intercept"],
     source="Pedregosa et al. 2011, scikit-learn",
 )
 def sklearn_convention(
@@ -121,11 +121,16 @@ def sklearn_convention(
 ) -> Evidence:
     r"""`Ridge(alpha=λ)` is $(X^\top X+\lambda I)^{-1}X^\top y$; `ridge_alpha` leads to it."""
     X, Y = _problem(seed, samples, dim, 2)
-    alpha, exact = X.new_tensor([lam]), _solved(X, Y, lam)
-    sklearn, free = (
-        Ridge(alpha=factor * lam, fit_intercept=intercept).fit(X.numpy(), Y.numpy()).coef_.T
-        for intercept in (False, True)
-    )
+    alpha, exact, paths = X.new_tensor([lam]), _solved(X, Y, lam), {False: [], True: []}
+    for (s, d), center in itertools.product(((samples, dim), (6, 15), (200, 4)), (False, True)):
+        inputs, targets = _problem(seed.child(f"{s} x {d}"), s, d, 3)
+        model = Ridge(fit_intercept=center)
+        for Z in (targets, targets[:, 1]):
+            how = {"center": True} if center else {}
+            path = ridge_path(inputs, Z, X.new_tensor([lam, 3 * lam]), **how)
+            for weights, scale in zip(path, (1, 3), strict=True):
+                model.set_params(alpha=factor * scale * lam).fit(inputs.numpy(), Z.numpy())
+                paths[center].append((weights.flatten(), torch.tensor(model.coef_.T.ravel())))
     y, kinds = Y[:, 0], list(itertools.product(get_args(Loss), get_args(Penalty)))
     alphas = [ridge_alpha(lam, samples, loss=loss, penalty=penalty) for loss, penalty in kinds]
     W = ridge_path(X, y, X.new_tensor(alphas)).requires_grad_()
@@ -133,11 +138,13 @@ def sklearn_convention(
     (gradients,) = torch.autograd.grad(torch.stack(losses).sum(), W)
     rounding = 1e-10 * (1 + float((X.mT @ y).norm()))
     return every({
-        "scikit-learn": equal_to_rounding(sklearn, exact),
         "ridge_path": equal_to_rounding(ridge_path(X, Y, alpha)[0], exact),
-        "ridge_path with an intercept": equal_to_rounding(
-            ridge_path(X, Y, alpha, center=True)[0], free
-        ),
+        **{
+            f"scikit-learn {'with' if center else 'without'} an intercept": equal_to_rounding(
+                *map(torch.cat, zip(*pairs, strict=True))
+            )
+            for center, pairs in paths.items()
+        },
         "gradients of the eight conventions": equal(
             gradients, 0, tol=rounding, why="rounding of sums of the size of X'y"
         ),
@@ -171,7 +178,7 @@ def svd_shrinkage(
         ),
         "effective_dof": equal_to_rounding(effective_dof(X, alpha), shrink.sum()[None]),
         "least squares": equal_to_rounding(
-            X @ torch.linalg.lstsq(X, Y, driver="gelsd").solution, U @ (U.mT @ Y)
+            X @ ridge_path(X, Y, 0 * alpha)[0], U @ (U.mT @ Y)
         ),
     })
 
@@ -197,8 +204,9 @@ def dual_form(
         # not solve: of a singular system it makes noise, this the nearest there is to a solution
         dual = torch.linalg.lstsq(gram, y[:, None], driver="gelsd").solution[:, 0]
         path = ridge_path(X, y, X.new_tensor([lam]))[0]
+        if s > d:  # else it has one at any price
+            parts[f"{name}: the dual has a solution"] = equal_to_rounding(gram @ dual, y)
         parts |= {
-            f"{name}: the dual has a solution": equal_to_rounding(gram @ dual, y),
             f"{name}: dual and primal": equal_to_rounding(X.mT @ dual, _solved(X, y, lam)),
             f"{name}: ridge_path and dual": equal_to_rounding(path, X.mT @ dual),
         }
@@ -293,6 +301,11 @@ def limits(
     small, large = d[-1] ** 2 * far, d[0] ** 2 / far.flip(0)
     lams = torch.cat([X.new_zeros(1), small, d**2, large]).sort().values
     freedom = effective_dof(X, lams)
+    # columns far from 0, on both sides, of which the mean leaves no more than rounding
+    away = 1e6 * (-1.0) ** torch.arange(dim) + X
+    centered = torch.linalg.svdvals(X - X.mean(dim=0))[:rank]
+    shifted = effective_dof(away, torch.cat([X.new_zeros(1), centered[:1] ** 2]), center=True)
+    known = torch.stack([centered**0, centered**2 / (centered**2 + centered[0] ** 2)]).sum(dim=1)
     why = "λ is 1000 times below every d² or above, which bends the line by 0.001"
     return every({
         "distance to the limit at 0": slope(
@@ -300,7 +313,12 @@ def limits(
             labels=("λ", "distance to the limit"),
         ),
         "norm": slope(large, ridge_path(X, y, large).norm(dim=1), -1.0, tol=0.01, why=why),
-        "freedom at 0": equal(freedom[0], rank, tol=0, why="an integer: every term is 1"),
+        "freedom at 0": equal(
+            [freedom[0], effective_dof(0 * X, lams)[0]], [rank, 0], tol=0, why="every term is 1"
+        ),
+        "freedom far from 0": equal(
+            shifted, known, tol=1e-6, why="float64 keeps 10 digits of columns of size 1e6 around 1"
+        ),
         "freedom falls": at_most(freedom[1:], freedom[:-1], why="every term decreases"),
         "freedom at infinity": at_most(freedom[-1], rank * 1e-6, why="λ is 10^6 d² or more"),
     })
@@ -321,10 +339,13 @@ def leave_one_out_shortcut(
         x0, y0 = (center * part.mean(dim=1, keepdim=True) for part in (X_rest, Y_rest))
         W = torch.stack([_solved(X_rest - x0, Y_rest - y0, float(alpha)) for alpha in alphas])
         refitted = Y - ((X[:, None] - x0) @ W + y0)[:, :, 0]  # (A, s, m)
-        short = loo_error(X, Y, alphas, center=center)
+        how = {"center": True} if center else {}
+        short = loo_error(X, Y, alphas, **how)
         if not denominator:
             residual = Y - X @ ridge_path(X, Y, alphas, center=center)
             short = residual - center * residual.mean(dim=1, keepdim=True)
+        else:  # a vector of targets is one of them
+            short[..., 1] = loo_error(X, Y[:, 1], alphas, **how)
         tol = 1e-9 * (1 + float(refitted.abs().max()))
         parts[name] = equal(short, refitted, tol=tol, why="rounding of s systems of equations")
     return every(parts)
