@@ -1,5 +1,6 @@
 r"""Taylor expansion: what is true of it, and what would refute it."""
 
+import functools
 import math
 from collections.abc import Callable
 from typing import Annotated, Literal
@@ -42,6 +43,10 @@ from principia.mathematics.taylor import (
 )
 
 Dim = Annotated[int, Range(2, 30)]
+WRONG = (lambda x: x * x.detach(), lambda x: x * x + x - x.detach())  # half sent back; 1 too much
+ZEROS = torch.zeros(()), torch.zeros((), dtype=torch.float64)
+# for a root of 1 + x²: from 1 - 1e-4 on, a whole step keeps too little of the promised decrease
+FAR = 1 - torch.tensor([[2e-4], [1.25e-4], [0.8e-4], [0], [-0.5], [-2], [-9]], dtype=torch.float64)
 FunctionName = Literal["exp", "sin", "log(1+x)", "1/(1-x)"]
 ZOO: dict[str, tuple[Function, Callable[[Tensor, int], Tensor]]] = {  # f and its coefficient k
     "exp": (torch.exp, lambda a, k: a.exp() / math.factorial(k)),
@@ -83,7 +88,11 @@ def taylor_coefficients_claim(
             ),
             f"{name}: coefficients": equal_to_rounding(found, predicted),
         }
-    return every(parts)
+    cube = torch.stack([points**3, 3 * points**2, 3 * points, 0 * points + 1, 0 * points])
+    one = torch.eye(5)[:, :1].expand_as(cube)
+    found = [taylor_coefficients(f, points, 4) for f in (lambda x: x**3, torch.ones_like)]
+    polynomials = equal_to_rounding(torch.stack(found), torch.stack([cube, one]))
+    return every({**parts, "of polynomials": polynomials})
 
 
 @claim(
@@ -97,7 +106,7 @@ def integral_remainder_claim(
 ) -> Evidence:
     r"""$f(x)=P_n(x)+\int_a^xf^{(n+1)}(t)\frac{(x-t)^n}{n!}dt$."""
     begin = torch.tensor([a], dtype=torch.float64) + 0.05 * torch.rand(4, generator=seed.torch())
-    x, orders, parts = begin + distance, range(1, 6), {}
+    x, orders, parts = begin + distance, range(6), {}
     for name in sorted(ZOO, key=lambda one: one != function):
         f, _ = ZOO[name]
         rest = torch.stack([remainder(f, begin, x, n) for n in orders])
@@ -117,8 +126,7 @@ def integral_remainder_claim(
 
 
 @claim(
-    control={"function": "|x-a|^2.5"},
-    refutes=["order", "not above the most"],
+    control={"function": "|x-a|^2.5"}, refutes=["order", "between least and most"],
     source="Apostol 1967, sec. 7.7; Lagrange 1797",
 )
 def lagrange_remainder(
@@ -135,19 +143,21 @@ def lagrange_remainder(
     between = torch.linspace(0, 1, 201, dtype=gaps.dtype)[1:, None]  # at a itself it may not exist
     bounds = taylor_coefficients(f, a + gaps * between, m + 1)[-1] * gaps ** (m + 1)
     rounding = 16 * torch.finfo(gaps.dtype).eps * float(f(a + gaps).abs().max())
-    why = "rounding of f and of its polynomial"
+    outside = torch.maximum(bounds.amin(dim=0) - rest, rest - bounds.amax(dim=0))
     return every({
         "order": slope(
             gaps, rest.abs(), m + 1, tol=0.05, why="the next term bends the line by x - a",
             labels=("x − a", "size of the rest"),
         ),
-        "not below the least": at_least(rest, bounds.min(dim=0).values, slack=rounding, why=why),
-        "not above the most": at_most(rest, bounds.max(dim=0).values, slack=rounding, why=why),
+        "between least and most": at_most(
+            outside, 0.0, slack=rounding, why="rounding of f and of its polynomial"
+        ),
     })
 
 
 @claim(
-    control={"orders": "2 and 3"}, source="Nocedal and Wright 2006, sec. 8.1",
+    control={"orders": "2 and 3"}, refutes=["forward", "central"],
+    source="Nocedal and Wright 2006, sec. 8.1",
     misprint=r"forward differences err by $O(\epsilon^2)$, central ones by $O(\epsilon^3)$",
 )
 def finite_difference_orders(
@@ -155,7 +165,8 @@ def finite_difference_orders(
     orders: Literal["1 and 2", "2 and 3"] = "1 and 2",
 ) -> Evidence:
     r"""Forward differences err by $O(\epsilon)$, central ones by $O(\epsilon^2)$."""
-    x = 0.2 + 0.2 * torch.rand(points, generator=seed.torch(), dtype=torch.float64)
+    rng = seed.torch()
+    x = 0.2 + 0.2 * torch.rand(points, generator=rng, dtype=torch.float64)
     steps = torch.logspace(-1, -3, 13, dtype=x.dtype)
     methods: tuple[Method, ...] = ("forward", "central")
     curves, parts = [], {}
@@ -166,7 +177,22 @@ def finite_difference_orders(
         parts[method] = slope(steps, errors, order, tol=0.05, why=why)
         curves += [Series(method, steps, errors), Series(f"ε^{order}", steps, line, "predicted")]
     parts["forward"] = parts["forward"].drawn(*curves, x="step ε", y="relative error", log="xy")
-    return every(parts)
+    # of WX², row by row of X, a forward difference errs by εW, a central one not at all
+    X, W, same = randn(rng, 2, 150), randn(rng, 3, 150), torch.eye(2).double()
+    exact, more = (torch.einsum("kc,rc,rs->krsc", W, one, same) for one in (2 * X, X**0))
+    found = functools.partial(finite_difference, lambda X: W @ X.square().mT, X, 0.5)
+    some = found(coordinates=torch.tensor([277, 3])) - exact.flatten(2)[..., [277, 3]]
+    gaps = [found(method="forward") - exact - 0.5 * more, found() - exact, some]
+    # of x² and x³ at 0 they are ε and ε²: what ε is by default, in units of the best
+    steps = [finite_difference(torch.square, at, method="forward") for at in ZEROS]
+    steps += [finite_difference(lambda x: x**3, at).sqrt() for at in ZEROS]
+    powers = [torch.finfo(at.dtype).eps ** power for power in (1 / 2, 1 / 3) for at in ZEROS]
+    units = [float(step) / one for step, one in zip(steps, powers, strict=True)]
+    return every({
+        **parts,
+        "of tensors": equal_to_rounding(torch.cat([one.flatten() for one in gaps]), 0.0),
+        "steps by default": equal(units, 1.0, tol=1e-6, why="rounding in float32"),
+    })
 
 
 def _difference_errors(name: str, x: Tensor, steps: Tensor, method: Method) -> Tensor:
@@ -181,8 +207,7 @@ def _difference_errors(name: str, x: Tensor, steps: Tensor, method: Method) -> T
 
 
 @claim(
-    control={"eps": "1e-12"},
-    refutes=["forward: error", "central: error"],
+    control={"eps": "1e-12"}, refutes=["forward: error", "central: error"],
     source="Nocedal and Wright 2006, sec. 8.1",
 )
 def finite_difference_floor(
@@ -202,6 +227,10 @@ def finite_difference_floor(
                              "points"))
         parts |= {
             f"{method}: error": at_most(found, goal, why="a few times u^(1/2) or u^(2/3)"),
+            f"{method}: wrong gradients": equal(
+                [gradient_check(wrong, x, method=method) for wrong in WRONG],
+                [0.5, 1 / (1 + 2 * float(x.max()))], tol=1e-6, why="a few times u^(1/2)",
+            ),
             f"{method}: distance to the best step": at_most(
                 abs(math.log(best / best_step(x, method))), math.log(30),
                 why="f'' or f''' moves it by their own size, and so does luck in rounding",
@@ -211,18 +240,15 @@ def finite_difference_floor(
                 why="a step is rounded alike at all points, which luck does not average",
             ),
         }
-    guides = [Series(f"u^(1/{power})", [best] * 2, [1e-12, 1e-2], "predicted") for power, best in
-              ((2, best_step(x, "forward")), (3, best_step(x, "central")))]
-    parts["forward: error"] = parts["forward: error"].drawn(
-        *curves, *guides, x="step ε", y="relative error", log="xy"
-    )
+        guide = Series(f"best, {method}", [best_step(x, method)] * 2, [1e-12, 1e-2], "predicted")
+        curves.append(guide)
+    first = parts["forward: error"]
+    parts["forward: error"] = first.drawn(*curves, x="step ε", y="relative error", log="xy")
     return every(parts)
 
 
 @claim(
-    control={"factor": "1"},
-    refutes=["quadratic"],
-    source="Nocedal and Wright 2006, th. 2.1",
+    control={"factor": "1"}, refutes=["quadratic"], source="Nocedal and Wright 2006, th. 2.1",
     misprint=r"$f(x_0)+g^\top d+d^\top Hd$, without the factor $\frac12$",
 )
 def second_order_model(
@@ -256,7 +282,10 @@ def second_order_model(
     })
 
 
-@claim(control={"field": "with curl"}, source="Apostol 1969, ch. 10")
+@claim(
+    control={"field": "with curl"}, refutes=["straight", "curved", "the rate on the way"],
+    source="Apostol 1969, ch. 10",
+)
 def line_integral(
     seed: Seed, *, dim: Dim = 5, bend: Annotated[float, Range(0.2, 2)] = 1.0,
     field: Literal["gradient", "with curl"] = "gradient",
@@ -264,38 +293,40 @@ def line_integral(
     r"""$f(y)-f(x)=\int_0^1\nabla f(\gamma(t))^\top\dot\gamma(t)\,dt$ along every path."""
     rng = seed.torch()
     W, x, y, aside = (randn(rng, *one) for one in ((8, dim), (dim,), (dim,), (dim,)))
-    turn = torch.zeros(dim, dim, dtype=W.dtype)
+    curl = torch.zeros(dim, dim, dtype=W.dtype)
     if field == "with curl":
-        turn[0, 1], turn[1, 0] = 1.0, -1.0
+        curl[0, 1], curl[1, 0] = 1.0, -1.0
 
     def f(x: Tensor) -> Tensor:
-        return (W @ x / dim**0.5).sin().logsumexp(dim=0)
+        return (x @ W.mT / dim**0.5).sin().logsumexp(dim=-1)
+
+    def path(t: Tensor, size: float) -> Tensor:
+        return x + t[..., None] * (y - x) + size * (math.pi * t).sin()[..., None] * aside
 
     t, weights = quadrature()
-    bends = {"straight": 0.0, "curved": bend}
-    rates, parts, rise = {}, {}, float(f(y) - f(x))
-    for name, size in bends.items():
-        wave, velocity = (math.pi * t).sin()[:, None], (math.pi * t).cos()[:, None]
-        path = x + t[:, None] * (y - x) + size * wave * aside
-        vectors = vmap(grad(f))(path) + path @ turn.mT
-        rates[name] = (vectors * (y - x + size * math.pi * velocity * aside)).sum(dim=1)
+    rates, slopes, parts = {}, [], {}
+    for name, size in (("straight", 0.0), ("curved", bend)):
+        along: Function = lambda t, size=size: f(path(t, size))  # noqa: E731
+        velocity = y - x + size * math.pi * (math.pi * t).cos()[:, None] * aside
+        vectors = vmap(grad(f))(path(t, size)) + path(t, size) @ curl.mT
+        rates[name] = (vectors * velocity).sum(dim=1)
+        slopes.append(taylor_coefficients(along, t, 1)[1])  # of f on the way, a function of t
         parts[name] = equal(
-            weights @ rates[name], rise, tol=1e-9,
+            weights @ rates[name], remainder(along, 0.0, 1.0, 0), tol=1e-9,
             why="64 nodes integrate functions analytic around the path to rounding",
         )
-    totals = [float(weights @ one) for one in rates.values()]
-    between = abs(totals[0] - totals[1])
-    parts["the two paths"] = at_most(between, 1e-9, why="the quadrature of both").drawn(
-        *(Series(name, t, (weights * one).cumsum(0), role, "line")  # type: ignore[arg-type]
-          for (name, one), role in zip(rates.items(), ("other", "measured"), strict=True)),
+    rise = float(f(y) - f(x))
+    straight, curved = ((weights * one).cumsum(0) for one in rates.values())
+    parts["curved"] = parts["curved"].drawn(
+        Series("straight", t, straight, "other", "line"), Series("curved", t, curved, style="line"),
         Series("f(y) − f(x)", [0, 1], [rise, rise], "predicted"), x="t", y="integral up to t",
     )
-    return every({name: parts[name] for name in reversed(parts)})
+    rate = equal_to_rounding(torch.stack(list(rates.values())), torch.stack(slopes))
+    return every({**dict(reversed(parts.items())), "the rate on the way": rate})
 
 
 @claim(
-    control={"rule": "gradient step 1/L"},
-    refutes=["one step"],
+    control={"rule": "gradient step 1/L"}, refutes=["one step"],
     source="Nocedal and Wright 2006, sec. 3.3",
 )
 def newton_on_quadratic(
@@ -311,7 +342,7 @@ def newton_on_quadratic(
     def f(x: Tensor) -> Tensor:
         return (x - best) @ H @ (x - best) / 2
 
-    gradients = [x0]
+    gradients, units = [x0], torch.logspace(-6, 6, dim, dtype=Q.dtype)
     for _ in range(10):
         gradients.append(gradients[-1] - grad(f)(gradients[-1]))  # L = 1
     plain, searched = (newton(f, x0, 3, line_search=one) for one in (False, True))
@@ -323,6 +354,9 @@ def newton_on_quadratic(
             Series("Newton", range(4), heights[1]), x="step", y="f above its minimum", log="y",
         ),
         "with line search": equal_to_rounding(searched[1], best),
+        "in other units": equal_to_rounding(
+            newton(lambda z: f(units * z), x0 / units, 1)[1] * units, best
+        ),
         "damped": equal_to_rounding(
             newton(f, x0, 1, damping=0.5)[1],
             x0 - torch.linalg.solve(H + 0.5 * eye, H @ (x0 - best)),
@@ -335,9 +369,7 @@ def newton_on_quadratic(
 
 
 @claim(
-    control={"hessian": "frozen"},
-    refutes=["exponent"],
-    source="Nocedal and Wright 2006, th. 3.5",
+    control={"hessian": "frozen"}, refutes=["exponent"], source="Nocedal and Wright 2006, th. 3.5",
 )
 def newton_quadratic_convergence(
     seed: Seed, *, samples: Annotated[int, Range(50, 400)] = 100,
@@ -374,7 +406,19 @@ def newton_quadratic_convergence(
             x="error before a step", y="error behind it", log="xy",
         ),
         "gradient at the minimum": equal(grad(f)(best), 0, tol=1e-12, why="rounding of a mean"),
+        "halved until it is worth it": equal_to_rounding(
+            torch.stack([newton(lambda x: (1 + x @ x).sqrt(), x, 1)[1, 0] for x in FAR]),
+            [_searched(float(x)) for x in FAR],
+        ),
     })
+
+
+def _searched(x: float) -> float:
+    """Take a step for the root of 1 + x², of a length that Armijo's condition allows."""
+    way, value, lengths = -x * (1 + x * x), (1 + x * x) ** 0.5, (0.5**k for k in range(60))
+    return x + way * next(
+        a for a in lengths if (1 + (x + a * way) ** 2) ** 0.5 <= value - 1e-4 * a * x * x * value
+    )
 
 
 def _logistic(rng: torch.Generator, samples: int, dim: int, l2: float) -> Function:
