@@ -53,18 +53,28 @@ def test_claims_catch_planted_bugs(old, new, claim):
 @pytest.mark.parametrize(
     ("old", "new", "claim", "parts"),
     [
+        ("return weight[:, None] * x + (1 - weight[:, None]) * y, weight",
+         "return (1 - weight[:, None]) * x + weight[:, None] * y, weight", "convex_set", ["gap"]),
         ("inside - weight * at_x - (1 - weight) * at_y", "inside - at_x - at_y",
-         "preserving_operations", ["−log-sum-exp is concave"]),
+         "strong_convexity", ["chords of quadratics"]),
+        ("inside - weight * at_x - (1 - weight) * at_y",
+         "weight * at_x + (1 - weight) * at_y - inside", "strict_not_strong", ["strictly convex"]),
+        ("at_x + (slopes * (y - x))", "at_x + (slopes * (x - y))", "strong_convexity",
+         ["tangents of quadratics"]),
         ("size(y - x)).max()", "size(y - x)).mean()", "lipschitz_is_sup_slope",
-         ["closer pairs", "x ↦ Wx in the 1-norm", "x ↦ Wx in the 2-norm", "x ↦ Wx in the inf-norm"]),
+         ["closer pairs", "x ↦ Wx in the 1-norm", "x ↦ Wx in the 2-norm",
+          "x ↦ Wx in the inf-norm"]),
         ("large / small, math.inf)", "(large / small) ** 2, math.inf)", "condition_number",
          ["H, with other signs, H², L/μ"]),
-        ("factor**powers / (1 - factor)", "factor**powers", "contraction",
-         ["affine: its bounds", "cos: its bounds"]),
-        ("factor / (1 - factor) * sizes[-1] <= tol", "factor * sizes[-1] <= 1e6 * tol",
-         "contraction", ["affine: fixed_point", "cos: fixed_point"]),
-        ("f(z[:count]) - z[count:] @", "f(z[:count]) + z[count:] @", "lagrangian",
-         ["relative entropy: γ", "nearest point of a plane: γ", "lowest point of a sphere: γ"]),
+        ("large / small, math.inf)", "large - small, math.inf)", "condition_number",
+         ["A'A", "at least 1"]),
+        ("small > rounding * large", "small > rounding", "condition_number",
+         ["singular, of any size"]),
+        ("factor**powers * first", "factor**powers * sizes[0]", "contraction", ["its bounds"]),
+        ("seen = max(seen, ", "seen = min(seen or 1, ", "contraction",
+         ["stops as soon as it may"]),
+        ("f(z[:count]) - z[count:] @", "f(z[:count]) + z[count:] @", "lagrangian", ["γ"]),
+        ("return z[:count], z[count:]", "return start, z[count:]", "lagrangian", ["x*"]),
     ],
 )
 def test_parts_catch_planted_bugs(old, new, claim, parts):
@@ -229,6 +239,16 @@ def test_bad_input_is_told_in_one_sentence():
         is_convex_set(lambda p: p.norm() < 0, x, y, 0.5)
     with pytest.raises(UsageError, match="H must be finite and not empty"):
         condition_number(torch.tensor([[math.nan]]))
+
+
+def test_steps_of_equal_size_are_no_contraction_and_bounds_are_never_negative():
+    start = torch.tensor([1.0], dtype=torch.float64)
+    for f in (lambda x: x + 1, lambda x: -x, lambda x: 1e9 + 1.5 * (x - 1e9).sign() + x):
+        with pytest.raises(UsageError, match="steps must be enough to come within"):
+            fixed_point(f, start, steps=20)
+    grid = 2.0**-52
+    _, bounds = fixed_point(lambda x: 1 + grid * (12 * (x > 1.5) - 6 * (x == 1 + 12 * grid)), 2 * start)
+    assert (bounds >= 0).all()
 
 
 def test_maps_that_are_no_contractions_are_refused():
