@@ -4,6 +4,7 @@ The claims of `convexity` are statements about its members: tables of functions,
 draw a family of members from a generator. A few of them are not convex, for the controls.
 """
 
+import itertools
 import math
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
@@ -153,20 +154,24 @@ def descents(
             lambda x: (x @ A.mT).logsumexp(-1), float(X.square().sum(dim=1).max())
         ),
         "Huber": Descent(huber, top),
-        "tilted double well": Descent(well, 12 * float(start.abs().max()) ** 2),
+        "two wells": Descent(well, 12 * float(start.abs().max()) ** 2),
     }, start
 
 
 def descended(
     f: Function, x: Tensor, lr: float, steps: int
-) -> tuple[Tensor, dict[int, Tensor], Tensor]:
-    """Take gradient steps with every row of x; give the ends, some values, and the last slopes."""
-    slopes, values = grad(lambda x: f(x).sum()), {0: f(x)}
+) -> tuple[Tensor, list[int], list[Tensor], Tensor]:
+    """Take gradient steps with every row of x; give the ends, some values, and the last slopes.
+
+    The values have numbers, from 1 for the start, so that they can be drawn on a logarithmic axis.
+    """
+    slopes, numbers, values = grad(lambda x: f(x).sum()), [1], [f(x)]
     for step in range(1, steps + 1):
         x = x - lr * slopes(x)
         if step in STEPS or step == steps:
-            values[step] = f(x)
-    return x, values, slopes(x)
+            numbers.append(1 + step)
+            values.append(f(x))
+    return x, numbers, values, slopes(x)
 
 
 def operations(
@@ -217,6 +222,26 @@ def contractions(
     }
 
 
+def iterates(f: Function, x: Tensor, steps: int) -> Tensor:
+    """Apply a map again and again, to all rows at once."""
+    return torch.stack(list(itertools.accumulate(range(steps), lambda x, _: f(x), initial=x)))
+
+
+def stopped(trace: Tensor, rate: float | None, tol: float) -> tuple[Tensor, Tensor, Tensor]:
+    """Judge by Banach's theorem where an iteration ends that is said to be near its limit.
+
+    Without a rate it is the largest quotient of two steps so far. Gives the sizes of steps, of each
+    iterate whether it is wrong to stop there or to go on, and the bounds.
+    """
+    sizes = trace.diff(dim=0).norm(dim=1)
+    seen = F.pad((sizes[1:] / sizes[:-1]).cummax(dim=0).values, (1, 0), value=math.nan)
+    used = seen if rate is None else torch.full_like(sizes, rate)
+    near = used / (1 - used) * sizes <= tol
+    wrong = near != F.pad(torch.zeros_like(near[1:]), (0, 1), value=True)
+    powers = used[-1] ** torch.arange(len(trace)).to(trace)
+    return sizes, wrong, powers / (1 - used[-1]) * sizes[0]
+
+
 class Constrained(NamedTuple):
     """The least f where g = c: a start, and x*, the multiplier and the minimum, all of c."""
 
@@ -247,3 +272,12 @@ def constrained(rng: torch.Generator, dim: int) -> dict[str, Constrained]:
             lowest=lambda c: -c.sqrt(),
         ),
     }
+
+
+def two_planes(
+    rng: torch.Generator, dim: int, c: float
+) -> tuple[Function, Function, Tensor, Tensor, Tensor, Tensor]:
+    """Ask for the shortest x on two planes: f, g, the levels, a start, x* and both multipliers."""
+    A, levels = randn(rng, 2, dim), torch.tensor([c, -1.0], dtype=torch.float64)
+    weights = torch.linalg.solve(A @ A.mT, levels)
+    return lambda x: x @ x, lambda x: A @ x, levels, randn(rng, dim), A.mT @ weights, 2 * weights

@@ -1,5 +1,6 @@
 r"""Convexity: what is true of it, and what would refute it."""
 
+import functools
 import math
 from typing import Annotated, Literal
 
@@ -26,7 +27,6 @@ from principia.lab.evidence import (
 from principia.lab.params import Choice, Range
 from principia.lab.seeds import Seed
 from principia.mathematics.convexity import (
-    Function,
     chord_violation,
     condition_number,
     fixed_point,
@@ -43,6 +43,8 @@ from principia.mathematics.taylor import newton
 
 Dim = Annotated[int, Range(2, 10)]
 Pairs = Annotated[int, Range(1000, 200_000)]
+EXACT = "a theorem: no exception"
+BROKEN = "a negative weight, a minimum, and sin(Ax) in place of Ax"
 
 
 @claim(
@@ -63,7 +65,7 @@ def convex_set(
         inside = is_convex_set(member, x, y, lam)
         middle = lam[:, None] * x + (1 - lam[:, None]) * y
         kept, lost = (middle[which][:400] for which in (inside, ~inside))
-        parts[name] = never(~inside, why="a theorem: no exception").drawn(
+        parts[name] = never(~inside, why=EXACT).drawn(
             Series("ends of segments", x[:400, 0], x[:400, 1], "other", "points"),
             Series("between them, inside", kept[:, 0], kept[:, 1]),
             Series("between them, outside", lost[:, 0], lost[:, 1], "bound", "points"),
@@ -86,10 +88,8 @@ def convex_function(
     for name, f in zoo.FUNCTIONS.items():
         x, y = (end.exp() if name in zoo.POSITIVE else end for end in plane)
         rounding = 1e-10 * (1 + float(f(torch.cat([x, y])).abs().max()))
-        on_x, on_y = (torch.cat([end, f(end)[:, None]], dim=1) for end in (x, y))  # on the graph
-        above = is_convex_set(
-            lambda p, f=f: in_epigraph(f, p[:-1], p[-1], tol=1e-10), on_x, on_y, lam
-        )
+        height, middle = lam * f(x) + (1 - lam) * f(y), lam[:, None] * x + (1 - lam)[:, None] * y
+        above = in_epigraph(f, middle.view(2, -1, dim), height.view(2, -1), tol=1e-10).flatten()
         local = hessian_at == "the minimum" and name == "x^2-x^4"
         violations = [
             chord_violation(f, x, y, lam), torch.where(above, 0.0, math.inf),
@@ -110,7 +110,7 @@ def convex_function(
 
 @claim(
     controls=[
-        Control({"function": "tilted double well"}, ["heights", "tangents at the ends"], "two wells"),
+        Control({"function": "two wells"}, ["heights", "tangents at the ends"], "two wells"),
         Control({"steps": 3}, ["heights", "ends are stationary"], "descents that stop early"),
     ],
     source="Boyd and Vandenberghe 2004, sec. 4.2.2",
@@ -119,30 +119,27 @@ def local_is_global(
     seed: Seed, *, starts: Annotated[int, Range(20, 300)] = 100,
     dim: Annotated[int, Range(2, 6)] = 3, tilt: Annotated[float, Range(0.05, 0.8)] = 0.3,
     steps: Annotated[int, Range(3, 2000)] = 800,
-    function: Literal["logistic loss", "log-sum-exp", "Huber", "tilted double well"] = "Huber",
+    function: Literal["logistic loss", "log-sum-exp", "Huber", "two wells"] = "Huber",
 ) -> Evidence:
     r"""Every local minimum of a convex function is global: descent from anywhere ends as low."""
     problems, start = zoo.descents(seed.torch(), dim, starts, tilt)
-    well, above, slopes, rises, drawn = function == "tilted double well", [], [], [], ()
+    well, above, slopes, rises, drawn = function == "two wells", [], [], [], ()
     for name in [function] if well else dict.fromkeys([function, *list(problems)[:3]]):
         f, curvature = problems[name]
-        x, values, slope = zoo.descended(f, start, 1 / curvature, steps)
-        end, times, lowest = f(x), [1 + step for step in values], x[f(x).argmin()]
+        x, times, values, slope = zoo.descended(f, start, 1 / curvature, steps)
+        end, lowest = f(x), x[f(x).argmin()]
         above.append(end - end.min())
         slopes.append(slope.norm(dim=1))
         for others in (start, lowest.expand_as(x)):  # a flat tangent has all of f above it
             rises.append(tangent_violation(lambda x, f=f: f(x[None])[0], x, others))
-        lines = torch.stack(list(values.values()), dim=1)[:12]
         drawn = drawn or (
-            *(Series(f"start {k}", times, line, "other") for k, line in enumerate(lines, start=1)),
+            *(Series("a start", times, line, "other") for line in torch.stack(values, dim=1)[:12]),
             Series("ends of all starts", times[-1:] * starts, end),
             Series("lowest", [1, times[-1]], [end.min()] * 2, "predicted"),
         )
     return every({
         "heights": equal(torch.cat(above), 0, tol=1e-6, why="800 steps end nearer to a minimum"),
-        "ends are stationary": at_most(
-            torch.cat(slopes), 1e-3, why="f above a minimum is about the gradient squared"
-        ),
+        "ends are stationary": at_most(torch.cat(slopes), 1e-3, why="the root of what f has left"),
         "tangents at the ends": at_most(torch.cat(rises), 0, slack=1e-12, why="rounding"),
     }).drawn(*drawn, x="step of gradient descent", y=function, log="x")
 
@@ -164,18 +161,16 @@ def strict_inequality(
         for name, f in zoo.STRICT.items()
     }
     mean = [Series(name, lam, gap.mean(dim=1), "other", "points") for name, gap in gaps.items()]
-    return every({
-        name: never(gap <= 0, why="a strict inequality").drawn(
-            *mean, Series("equality", [0, 1], [0, 0], "bound"),
-            x="weight λ", y="mean height of chords above f",
-        ) for name, gap in gaps.items()
-    })
+    return never(torch.cat(list(gaps.values())) <= 0, why="a strict inequality").drawn(
+        *mean, Series("equality", [0, 1], [0, 0], "bound"),
+        x="weight λ", y="mean height of chords above f",
+    )
 
 
 @claim(
     controls=[
         Control({"says": "exactly one"}, ["minimizers"], "exactly one"),
-        Control({"convex": "not strictly"}, words="a function that is flat at the bottom"),
+        Control({"convex": "not strictly"}, words="a flat bottom"),
     ],
     source="Boyd and Vandenberghe 2004, sec. 4.2",
     misprint="strict convexity guarantees a unique global minimum",
@@ -193,55 +188,41 @@ def at_most_one_minimizer(
     half = widest * (0.01 + rand(rng, 100, 1))
     counts, middles, drawn = [], [], []
     for name, f in (zoo.STRICT if strict else zoo.FLAT).items():
-        def moved(x: Tensor, f: Function = f) -> Tensor:
-            return f(scale * (x - shift)).sum()  # each entry for itself
-
+        moved = functools.partial(lambda f, x: f(scale * (x - shift)).sum(), f)
         trace = newton(moved, begin, 45, damping=0.0 if strict else 1e-3)
         found = trace[-1][(trace[-1] - trace[-2]).abs() < 1e-6].sort().values  # others go on
         counts.append(int(len(found) > 0) + int((found.diff() > 1e-4).sum()))
         drawn.append(Series(name, begin, trace[-1].clamp(-20, 20), "other", "points"))
         if name in zoo.EVEN or not strict:  # two points of one height: were these minimizers ...
             middles.append(chord_violation(moved, shift - half, shift + half, 0.5))
-    counted = {
-        "at most one": at_most(counts, 1, why="a theorem: no exception"),
-        "exactly one": equal(counts, 1, tol=0, why="a count"),
-    }
+    counted = at_most(counts, 1, why=EXACT) if says == "at most one" else equal(
+        counts, 1, tol=0, why=EXACT)
     return every({
-        "minimizers": counted[says].drawn(
-            *drawn, Series("start", begin, begin, "bound"),
-            x="where Newton's method starts", y="where it ends, from -20 to 20",
-        ),
+        "minimizers": counted,
         "lower in between": never(torch.cat(middles) >= 0, why="a strict inequality"),
-    })
+    }).drawn(*drawn, x="where Newton's method starts", y="where it ends, from -20 to 20")
 
 
 @claim(
     controls=[
         Control({"outer": "tanh"}, ["h of f"], "h = tanh, which is not convex"),
-        Control(
-            {"hypotheses": "not kept"}, ["sum", "maximum", "f(Ax + b)", "on a line"],
-            "a negative weight, a minimum, and sin(Ax) in place of Ax",
-        ),
+        Control({"kept": False}, ["sum", "maximum", "f(Ax + b)", "on a line"], BROKEN),
     ],
     source="Boyd and Vandenberghe 2004, sec. 3.2",
     misprint=r"$h\circ f$ is convex for convex $f$ and any non-decreasing $h$",
 )
 def preserving_operations(
     seed: Seed, *, pairs: Pairs = 50_000, dim: Dim = 3,
-    outer: Literal["exp", "relu squared", "tanh"] = "exp",
-    hypotheses: Literal["kept", "not kept"] = "kept",
+    outer: Literal["exp", "relu squared", "tanh"] = "exp", kept: bool = True,
 ) -> Evidence:
     r"""Sums, maxima, $f(Ax+b)$, lines, and $h\circ f$ with $h$ convex and rising keep convexity."""
     rng, h = seed.torch(), zoo.RISING[outer]
-    made = zoo.operations(rng, dim, h, hypotheses == "kept")
+    made = zoo.operations(rng, dim, h, kept)
     x, y, lam = randn(rng, pairs, dim), randn(rng, pairs, dim), rand(rng, pairs)
     parts = {}
     for name, f in made.items():
         size = 1 + lam * vmap(f)(x).abs() + (1 - lam) * vmap(f)(y).abs()
-        parts[name] = never(
-            chord_violation(f, x, y, lam) > zoo.ROUNDING * size,
-            why="a theorem; rounding stays below 1e-12 of the values",
-        )
+        parts[name] = never(chord_violation(f, x, y, lam) > zoo.ROUNDING * size, why=EXACT)
     t, ends = (torch.linspace(*ends, dtype=x.dtype) for ends in ((0, 2.2, 111), (1, 2, 2)))
     parts["h of f"] = parts["h of f"].drawn(
         Series(f"h = {outer}", t, h(t * t), "measured", "line"),
@@ -274,7 +255,7 @@ def strong_convexity_claim(
     why, lam = "1e-6 of the least curvature: far above rounding", rand(rng, pairs)
     bend = torch.einsum("bi,ij,bj->b", y - x, H, y - x) / 2  # of f from x to y
     gap = tangent_violation(f, x, y) + mu / 2 * (y - x).square().sum(dim=1)
-    size = 1 + vmap(f)(x).abs() + vmap(f)(y).abs()
+    room = zoo.ROUNDING * (1 + vmap(f)(x).abs() + vmap(f)(y).abs())
     return every({
         "monotonicity": equal(quotient, mu, tol=1e-6 * mu, why=why).drawn(
             Series("pairs", (way @ Q[:, 0]) ** 2, growth_quotients(f, x, y)),
@@ -282,13 +263,9 @@ def strong_convexity_claim(
             x="share of the pair along the flattest direction", y="growth of the gradient",
         ),
         "least eigenvalue": equal(eigenvalue, mu, tol=1e-6 * mu, why=why),
-        "f above tangent + μ/2 |y − x|²": never(
-            gap > zoo.ROUNDING * size, why="equivalent; rounding stays below 1e-12 of the values"
-        ),
-        "tangents of quadratics": equal_to_rounding(tangent_violation(f, x, y), -bend),
-        "chords of quadratics": equal_to_rounding(
-            chord_violation(f, x, y, lam), -lam * (1 - lam) * bend
-        ),
+        "f above tangent + μ/2 |y − x|²": never(gap > room, why=EXACT),
+        "tangents": equal_to_rounding(tangent_violation(f, x, y), -bend),
+        "chords": equal_to_rounding(chord_violation(f, x, y, lam), -lam * (1 - lam) * bend),
     })
 
 
@@ -309,18 +286,14 @@ def strict_not_strong(
 
     found = [strong_convexity(f, r.view(1, 1), -r.view(1, 1)) for r in radii]
     quotients, curvatures = map(torch.stack, zip(*found, strict=True))
-    limit = power * (0.02 * widest) ** (power - 2)
+    rate, limit = power - 2, power * (0.02 * widest) ** (power - 2)
     return every({
         "order": slope(
-            radii, quotients, power - 2, tol=0.05, why="a power of r: rounding only",
+            radii, quotients, rate, tol=0.05, why="a power of r: rounding only",
             labels=("r", "growth of the gradient from −r to r"),
         ),
-        "no μ is left": tends_to(
-            radii, quotients, 0.0, tol=limit, why="what the power is at twice the least r"
-        ),
-        "curvature at ±r": equal_to_rounding(
-            curvatures, power * (power - 1) * radii ** (power - 2)
-        ),
+        "no μ is left": tends_to(radii, quotients, 0.0, tol=limit, why="its value at twice the r"),
+        "curvature at ±r": equal_to_rounding(curvatures, (power - 1) * power * radii ** rate),
         "strictly convex": never(chord_violation(f, x, y, 0.5) >= 0, why="a strict inequality"),
     })
 
@@ -354,18 +327,14 @@ def lipschitz_is_sup_slope(
             Series("steepest pair", ends, found), Series(constant, ends, expected, "predicted"),
             x="b", y="slope of eˣ on (−∞, b]", log="y",
         ),
-        "closer pairs": tends_to(
-            gaps, ratios, 1.0, tol=1e-4, why="half the distance of the last pair, and rounding"
-        ),
+        "closer pairs": tends_to(gaps, ratios, 1.0, tol=1e-4, why="half the least gap; rounding"),
         **{f"x ↦ Wx in the {order}-norm": equal_to_rounding(
             lipschitz(lambda x: W @ x, x, y, norm=norm), torch.linalg.matrix_norm(W, order)
         ) for order, norm in zoo.NORMS.items()},
     })
 
 
-@claim(
-    control={"factor": 1.05}, refutes=["no farther than at first", "bound"], source="Banach 1922",
-)
+@claim(control={"factor": 1.05}, refutes=["not farther", "bound"], source="Banach 1922")
 def contraction(
     seed: Seed, *, factor: Annotated[float, Range(0.1, 1.05)] = 0.8, dim: Dim = 3,
     starts: Annotated[int, Range(1, 200)] = 20, steps: Annotated[int, Range(5, 500)] = 60,
@@ -373,10 +342,8 @@ def contraction(
     r"""If $L<1$, the error after $t$ steps is at most $\frac{L^t}{1-L}\Vert x_1-x_0\Vert$."""
     times, ends, far, early, claims, drawn = torch.arange(steps + 1.0), [], [], [], [], ()
     for f, x, L, at in zoo.contractions(seed.torch(), dim, starts, factor).values():
-        trace = [x]
-        for _ in range(steps):
-            trace.append(f(trace[-1]))
-        errors, first = (torch.stack(trace) - at).norm(dim=2), (trace[1] - x).norm(dim=1)
+        trace = zoo.iterates(f, x, steps)
+        errors, first = (trace - at).norm(dim=2), (trace[1] - x).norm(dim=1)
         bounds = L ** times[:, None] / (1 - L) * first if L != 1 else first + math.inf * errors
         slack = 1e-12 * (1 + float(errors.max()))
         ends.append(errors[-1] - errors[0] - slack)
@@ -385,25 +352,20 @@ def contraction(
             Series("error", times, errors[:, 0] + 1e-17),
             Series("bound", times, bounds[:, 0].clamp(min=1e-17), "bound"),
         )
-        for rate in (L, None) if L < 0.995 else ():  # nearer to 1 it takes too long
-            found, claimed = fixed_point(f, x[0], 1e-6, rate=L) if rate else fixed_point(f, x[0])
-            sizes = found.diff(dim=0).norm(dim=1)
-            seen = F.pad((sizes[1:] / sizes[:-1]).cummax(dim=0).values, (1, 0), value=math.nan)
-            used = torch.full_like(sizes, L) if rate else seen  # by default the largest so far
-            near = used / (1 - used) * sizes <= (1e-6 if rate else 1e-8)
-            early.append(near != F.pad(torch.zeros_like(near[1:]), (0, 1), value=True))
-            powers = used[-1] ** torch.arange(len(found)).double()
-            claims += [claimed - powers / (1 - used[-1]) * first[0], found[1:] - f(found[:-1])]
+        cases = (x[0], L), (at + 1e-7, L), (x[0], None)
+        for start, rate in cases if L < 0.995 else ():  # nearer to 1 it takes too long
+            found, claimed = fixed_point(f, start, 1e-6, rate=L) if rate else fixed_point(f, start)
+            sizes, wrong, bounds = zoo.stopped(found, rate, 1e-6 if rate else 1e-8)
+            early.append(wrong)
+            claims += [claimed - bounds, found[1:] - f(found[:-1])]
             # what is left is at most L / (1 - L) times the last step
             far.append((found[-1:] - at).norm(dim=1) - L / (1 - L) * sizes[-1] - slack)
     return every({
-        "no farther than at first": at_most(torch.cat(ends), 0, why="slack is rounding").drawn(
-            *drawn, x="step t", y="distance from the fixed point", log="y"
-        ),
-        "bound": at_most(torch.cat(far), 0, why="a theorem; rounding"),
+        "not farther": at_most(torch.cat(ends), 0, why="rounding is taken off"),
+        "bound": at_most(torch.cat(far), 0, why="a theorem, when rounding is taken off"),
         "stops as soon as it may": never(torch.cat(early), why="the rule for what is left"),
         "its bounds": equal_to_rounding(torch.cat([one.flatten() for one in claims]), 0.0),
-    })
+    }).drawn(*drawn, x="step t", y="distance from the fixed point", log="y")
 
 
 @claim(
@@ -431,6 +393,10 @@ def condition_number_claim(
         condition_number(H), condition_number(H @ mirror), condition_number(H @ H).sqrt(),
         lipschitz(grad(f), x, y) / strong_convexity(f, x, y)[0],
     ])
+    singular, squared = (condition_number(M) for M in (sizes[:, None, None] * (A @ A.mT), A.mT @ A))
+    eps, thin = torch.finfo(A.dtype).eps, torch.eye(50, 2).to(A)  # of 50 rows, 20 eps are nothing
+    thin[1, 1] = 20 * eps
+    near = [*condition_number(thin[:2].expand(50, 2, 2)), condition_number(thin)]
     why = "1e-8 of κ: rounding"
     return every({
         "rescaled": equal(kappas, condition, tol=1e-8 * condition, why=why).drawn(
@@ -440,14 +406,10 @@ def condition_number_claim(
             y="condition number", log="xy",
         ),
         "H, with other signs, H², L/μ": equal(found, condition, tol=1e-8 * condition, why=why),
-        "A'A": equal(
-            condition_number(A.mT @ A) / condition_number(A) ** 2, 1.0, tol=1e-8, why=why
-        ),
+        "A'A": equal(squared.sqrt() / condition_number(A), 1.0, tol=1e-8, why=why),
         "at least 1": never(many < 1, why="the largest is no less than the least"),
-        "singular, of any size": equal(
-            condition_number(sizes[:, None, None] * (A @ A.mT)), math.inf, tol=0,
-            why="a rank below its size",
-        ),
+        "singular, of any size": equal(singular, math.inf, tol=0, why="a rank below its size"),
+        "where rounding begins": equal(near, [1 / eps / 20] * 50 + [math.inf], tol=1, why=why),
     })
 
 
@@ -477,15 +439,12 @@ def lagrangian(
             Series("f(x*)", at[3:], values[3:]),
             Series("in closed form", at[3:], lowest(at[3:]), "predicted"),
         )
-    A, levels = randn(rng, 2, dim), torch.tensor([c, -1.0], dtype=torch.float64)  # two at once
-    x, prices = lagrange(lambda x: x @ x, lambda x: A @ x, levels, randn(rng, dim))
-    exact = torch.linalg.solve(A @ A.mT, levels)
-    pairs.append([x[:0], x[:0], x, A.mT @ exact, prices, 2 * exact])
+    f, g, levels, start, *exact = zoo.two_planes(rng, dim, c)
+    x, prices = lagrange(f, g, levels, start)
+    pairs.append([x[:0], x[:0], x, exact[0], prices, exact[1]])
     slopes, rises, points, solutions, prices, exact = map(torch.cat, zip(*pairs, strict=True))
     why = "a central difference errs by its step squared, 1e-8, times a third derivative"
     return every({
-        "γ = df*/dc": equal(slopes, rises, tol=1e-6, why=why).drawn(
-            *drawn, x="level c of the constraint", y="least f"
-        ),
+        "γ = df*/dc": equal(slopes, rises, tol=1e-6, why=why),
         "x*": equal_to_rounding(points, solutions), "γ": equal_to_rounding(prices, exact),
-    })
+    }).drawn(*drawn, x="level c of the constraint", y="least f")

@@ -149,9 +149,7 @@ def lagrange_remainder(
             gaps, rest.abs(), m + 1, tol=0.05, why="the next term bends the line by x - a",
             labels=("x − a", "size of the rest"),
         ),
-        "between least and most": at_most(
-            outside, 0.0, slack=rounding, why="rounding of f and of its polynomial"
-        ),
+        "between least and most": at_most(outside, 0.0, slack=rounding, why="rounding of f and P"),
     })
 
 
@@ -176,7 +174,6 @@ def finite_difference_orders(
         why = "the next term bends the line by the step"
         parts[method] = slope(steps, errors, order, tol=0.05, why=why)
         curves += [Series(method, steps, errors), Series(f"ε^{order}", steps, line, "predicted")]
-    parts["forward"] = parts["forward"].drawn(*curves, x="step ε", y="relative error", log="xy")
     # of WX², row by row of X, a forward difference errs by εW, a central one not at all
     X, W, same = randn(rng, 2, 150), randn(rng, 3, 150), torch.eye(2).double()
     exact, more = (torch.einsum("kc,rc,rs->krsc", W, one, same) for one in (2 * X, X**0))
@@ -192,7 +189,7 @@ def finite_difference_orders(
         **parts,
         "of tensors": equal_to_rounding(torch.cat([one.flatten() for one in gaps]), 0.0),
         "steps by default": equal(units, 1.0, tol=1e-6, why="rounding in float32"),
-    })
+    }).drawn(*curves, x="step ε", y="relative error", log="xy")
 
 
 def _difference_errors(name: str, x: Tensor, steps: Tensor, method: Method) -> Tensor:
@@ -242,9 +239,7 @@ def finite_difference_floor(
         }
         guide = Series(f"best, {method}", [best_step(x, method)] * 2, [1e-12, 1e-2], "predicted")
         curves.append(guide)
-    first = parts["forward: error"]
-    parts["forward: error"] = first.drawn(*curves, x="step ε", y="relative error", log="xy")
-    return every(parts)
+    return every(parts).drawn(*curves, x="step ε", y="relative error", log="xy")
 
 
 @claim(
@@ -346,6 +341,7 @@ def newton_on_quadratic(
     for _ in range(10):
         gradients.append(gradients[-1] - grad(f)(gradients[-1]))  # L = 1
     plain, searched = (newton(f, x0, 3, line_search=one) for one in (False, True))
+    scaled = units * newton(lambda z: f(units * z), x0 / units, 1)[1]
     reached = plain[1] if rule == "newton" else gradients[1]
     heights = [[float(f(x)) + 1e-32 for x in trace] for trace in (gradients, plain)]
     return every({
@@ -354,9 +350,7 @@ def newton_on_quadratic(
             Series("Newton", range(4), heights[1]), x="step", y="f above its minimum", log="y",
         ),
         "with line search": equal_to_rounding(searched[1], best),
-        "in other units": equal_to_rounding(
-            newton(lambda z: f(units * z), x0 / units, 1)[1] * units, best
-        ),
+        "in other units": equal_to_rounding(scaled, best),
         "damped": equal_to_rounding(
             newton(f, x0, 1, damping=0.5)[1],
             x0 - torch.linalg.solve(H + 0.5 * eye, H @ (x0 - best)),
@@ -397,9 +391,7 @@ def newton_quadratic_convergence(
     rate, level = np.polyfit(np.log(before[seen]), np.log(after[seen]), 1)
     ends = np.array([before[seen].min(), before[seen].max()])
     return every({
-        "exponent": at_least(
-            rate, 1.8, why="2 in the limit, and far from it a little less"
-        ).drawn(
+        "exponent": at_least(rate, 1.8, why="2 in the limit, and far from it a little less").drawn(
             Series("steps", before[seen], after[seen]),
             Series("fitted", ends, np.exp(level) * ends**rate, "other"),
             Series("square", ends, after[seen].max() * (ends / ends[1]) ** 2, "predicted"),
