@@ -66,8 +66,9 @@ def test_claims_catch_planted_bugs(old, new, claim):
           "x ↦ Wx in the inf-norm"]),
         ("large / small, math.inf)", "(large / small) ** 2, math.inf)", "condition_number",
          ["H, with other signs, H², L/μ"]),
-        ("large / small, math.inf)", "large - small, math.inf)", "condition_number",
-         ["A'A", "at least 1"]),
+        ("large / small, math.inf)", "large - small, math.inf)", "condition_number", ["A'A"]),
+        ("large / small, math.inf)", "small / large, math.inf)", "condition_number",
+         ["at least 1"]),
         ("small > rounding * large", "small > rounding", "condition_number",
          ["singular, of any size"]),
         ("rounding = max(H.shape[-2:])", "rounding = min(H.shape[-2:])", "condition_number",
@@ -245,7 +246,7 @@ def test_bad_input_is_told_in_one_sentence():
 
 def test_steps_of_equal_size_are_no_contraction_and_bounds_are_never_negative():
     start = torch.tensor([1.0], dtype=torch.float64)
-    for f in (lambda x: x + 1, lambda x: -x, lambda x: 1e9 + 1.5 * (x - 1e9).sign() + x):
+    for f in (lambda x: x + 1, lambda x: -x):
         with pytest.raises(UsageError, match="steps must be enough to come within"):
             fixed_point(f, start, steps=20)
     moves = iter([5.0, 3.0, 3 + 2e-15, 3.0, 3 - 8e-15, 3 + 4e-15, 3.0, 3.0])  # as rounding might
