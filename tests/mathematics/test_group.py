@@ -3,6 +3,7 @@ import itertools
 import networkx as nx
 import pytest
 import torch
+from jaxtyping import config
 
 from planting import assert_caught
 from principia.lab.course.catalog import page
@@ -238,3 +239,21 @@ def test_bad_input_is_told_in_one_sentence():
     ):
         with pytest.raises(UsageError, match=rf"n must be an integer in {domain}; got {bad}"):
             make(bad)
+
+
+@pytest.fixture
+def unchecked_types():
+    """Let wrong types through to the component, as outside the tests."""
+    config.update("jaxtyping_disable", True)
+    yield
+    config.update("jaxtyping_disable", False)
+
+
+def test_numbers_that_are_not_whole_are_refused(unchecked_types):
+    group = FiniteGroup.cyclic(4)
+    for bad in (0.5, True, [0.0, 1.0], torch.tensor([True])):
+        with pytest.raises(UsageError, match=r"elements must be integers in 0\.\.3; got"):
+            group.compose(0, bad)
+    for dtype in (torch.float64, torch.bool):
+        with pytest.raises(UsageError, match="table must be a square of integers"):
+            group_axioms(torch.zeros(2, 2, dtype=dtype))

@@ -75,6 +75,8 @@ def test_claims_catch_planted_bugs(old, new, claim):
          ["singular, from eigenvectors"]),
         ("x = back(y / y.norm(", "x = back(y.abs() / y.norm(", "spectral_norm",
          ["power iteration", "slow ones", "by products"]),
+        ("clamp(min=tiny)).norm(dim=-1)", "clamp(min=tiny)).norm(dim=-1) + tiny", "spectral_norm",
+         ["of nothing"]),
         ("return parts.square().sum(dim=-1).sqrt()", "return parts.abs().sum(dim=-1)", "frobenius",
          ["entries", "singular values"]),
         ("(A.mT @ A).diagonal(dim1=-2, dim2=-1).sum", "(A.mT @ A).diagonal(dim1=-2, dim2=-1).mean",

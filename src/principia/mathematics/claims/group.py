@@ -204,7 +204,7 @@ def lagrange(
     whole = len(group)
     found, split = [torch.randperm(whole, generator=seed.torch())[:5].sort().values], translates
     if subsets == "subgroups":
-        pairs = itertools.combinations_with_replacement(range(whole), 2)
+        pairs = [(), *itertools.combinations_with_replacement(range(whole), 2)]
         found = [torch.tensor(one) for one in sorted(
             {tuple(group.subgroup(pair).tolist()) for pair in pairs}, key=len
         )]

@@ -318,6 +318,7 @@ def spectral_norm_claim(
         ),
         "slow ones": equal_to_rounding(spectral_norm(slow, rng=start()), slowly),
         "by products": equal_to_rounding(by_products, zoo.after_powers(slow[0], 9, start())),
+        "of nothing": equal(spectral_norm(0 * slow, rng=rng), 0, tol=0, why="not 0/0"),
     })
 
 
