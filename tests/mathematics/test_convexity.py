@@ -192,6 +192,15 @@ def test_several_constraints_and_prices_against_slsqp():
     assert prices.shape == (2,)
 
 
+def test_solutions_carry_no_graph():
+    w, start = normal(3).requires_grad_(), normal(3, seed=1).requires_grad_()
+    for at in (start, start.detach()):
+        x, price = lagrange(lambda x: (x - w) @ (x - w), lambda x: w @ x, 1.0, at)
+        assert not x.requires_grad
+        assert not price.requires_grad
+        assert float(w.detach() @ x) == pytest.approx(1)
+
+
 def test_newton_is_damped_where_the_whole_step_leads_astray():
     start = torch.tensor([3.0, -2.0], dtype=torch.float64)
     x, price = lagrange(lambda x: x[0] + x[1], lambda x: (x**4).sum(), 2.0, start)
@@ -238,6 +247,8 @@ def test_bad_input_is_told_in_one_sentence():
             call(square, x, torch.cat([y[:2], x[2:]]))
     with pytest.raises(UsageError, match="f must be a function with one number as value"):
         chord_violation(torch.sin, x, y, 0.5)
+    with pytest.raises(UsageError, match="f must be a function with one number as value"):
+        hessian_min_eig(torch.sin, x)
     with pytest.raises(UsageError, match="x must be members of the set"):
         is_convex_set(lambda p: p.norm() < 0, x, y, 0.5)
     with pytest.raises(UsageError, match="H must be finite and not empty"):

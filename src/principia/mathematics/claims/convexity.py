@@ -396,7 +396,7 @@ def condition_number_claim(
     singular, squared = (condition_number(M) for M in (sizes[:, None, None] * (A @ A.mT), A.mT @ A))
     eps, thin = torch.finfo(A.dtype).eps, torch.eye(50, 2).to(A)  # of 50 rows, 20 eps are nothing
     thin[1, 1] = 20 * eps
-    near = [*condition_number(thin[:2].expand(50, 2, 2)), condition_number(thin)]
+    near = [*condition_number(thin[:2].expand(50, 2, 2)), *map(condition_number, (thin, 0 * thin))]
     why = "1e-8 of κ: rounding"
     return every({
         "rescaled": equal(kappas, condition, tol=1e-8 * condition, why=why).drawn(
@@ -409,7 +409,7 @@ def condition_number_claim(
         "A'A": equal(squared.sqrt() / condition_number(A), 1.0, tol=1e-8, why=why),
         "at least 1": never(many < 1, why="the largest is no less than the least"),
         "singular, of any size": equal(singular, math.inf, tol=0, why="a rank below its size"),
-        "where rounding begins": equal(near, [1 / eps / 20] * 50 + [math.inf], tol=1, why=why),
+        "where rounding begins": equal(near, [1 / eps / 20] * 50 + [math.inf] * 2, tol=1, why=why),
     })
 
 
