@@ -75,7 +75,8 @@ def test_claims_catch_planted_bugs(old, new, claim):
         ('(eps, -eps if method == "central" else 0.0)', "(eps, eps)", "finite_difference_floor",
          ["forward: rounding", "central: rounding"]),
         ("float((exact - measured).abs()", "float((exact + measured).abs()",
-         "finite_difference_floor", ["forward: wrong gradients", "central: wrong gradients"]),
+         "finite_difference_floor", ["forward: wrong gradients", "central: wrong gradients",
+                                     "forward: modules", "central: modules"]),
         ("(places == place).to(flat)", "(places <= place).to(flat)", "finite_difference_orders",
          ["of tensors"]),
         ("H = H + damping * eye", "H = H + (damping + 1e-9) * eye", "newton_on_quadratic",
@@ -122,6 +123,18 @@ def test_polynomials_are_their_own_expansion_around_every_point():
     assert taylor_coefficients(lambda x: 0 * x + 7, 1.0, 3).tolist() == [7, 0, 0, 0]
     assert taylor_coefficients(torch.ones_like, 1.0, 2).tolist() == [1, 0, 0]
     assert TaylorPolynomial(coefficients[:1, 0], a[0])(x).shape == x.shape
+
+
+def test_constants_that_learn_are_constants():
+    w = torch.tensor(2.0, dtype=torch.float64, requires_grad=True)
+    assert taylor_coefficients(lambda x: w * x, 1.0, 3).tolist() == [2, 2, 0, 0]
+
+
+def test_points_that_learn_leave_no_graph():
+    x = normal(4).requires_grad_()
+    assert gradient_check(lambda x: x.sin().sum(), x) < 1e-9
+    assert not quadratic_model(lambda x: x.sin().sum(), x)(normal(4)).requires_grad
+    assert not newton(lambda x: x.cosh().sum(), x, 2).requires_grad
 
 
 def test_coefficients_need_no_grad_mode_and_leave_no_graph():

@@ -2,7 +2,6 @@ r"""Taylor expansion: what is true of it, and what would refute it."""
 
 import functools
 import math
-from collections.abc import Callable
 from typing import Annotated, Literal
 
 import numpy as np
@@ -11,6 +10,7 @@ from torch import Tensor
 from torch.func import grad, vmap
 from torch.nn import functional as F
 
+import principia.mathematics._smooth_zoo as zoo
 from principia.lab.draws import randn
 from principia.lab.evidence import (
     Evidence,
@@ -43,17 +43,7 @@ from principia.mathematics.taylor import (
 )
 
 Dim = Annotated[int, Range(2, 30)]
-WRONG = (lambda x: x * x.detach(), lambda x: x * x + x - x.detach())  # half sent back; 1 too much
-ZEROS = torch.zeros(()), torch.zeros((), dtype=torch.float64)
-# for a root of 1 + x²: from 1 - 1e-4 on, a whole step keeps too little of the promised decrease
-FAR = 1 - torch.tensor([[2e-4], [1.25e-4], [0.8e-4], [0], [-0.5], [-2], [-9]], dtype=torch.float64)
 FunctionName = Literal["exp", "sin", "log(1+x)", "1/(1-x)"]
-ZOO: dict[str, tuple[Function, Callable[[Tensor, int], Tensor]]] = {  # f and its coefficient k
-    "exp": (torch.exp, lambda a, k: a.exp() / math.factorial(k)),
-    "sin": (torch.sin, lambda a, k: (a + k * math.pi / 2).sin() / math.factorial(k)),
-    "log(1+x)": (torch.log1p, lambda a, k: -((-1 - a) ** -k) / k if k else a.log1p()),
-    "1/(1-x)": (lambda x: 1 / (1 - x), lambda a, k: (1 - a) ** -(k + 1)),
-}
 
 
 @claim(
@@ -68,8 +58,8 @@ def taylor_coefficients_claim(
     r"""exp, sin, log(1+x), 1/(1−x) have known $f^{(k)}(a)/k!$, and $P=\sum_{k\ge0}c_k(x-a)^k$."""
     points = torch.cat([randn(seed.torch(), 5).clamp(-2, 2) * 0.3, torch.tensor([a]).double()])
     parts = {}
-    for name in sorted(ZOO, key=lambda one: one != function):  # the chosen one is drawn
-        f, exact = ZOO[name]
+    for name in sorted(zoo.KNOWN, key=lambda one: one != function):  # the chosen one is drawn
+        f, exact = zoo.KNOWN[name]
         found = taylor_coefficients(f, points, order)
         predicted = torch.stack([exact(points, k) for k in range(order + 1)])
         reach = 3.0 if name in ("exp", "sin") else 0.35  # the others have a pole, at -1 or 1
@@ -107,8 +97,8 @@ def integral_remainder_claim(
     r"""$f(x)=P_n(x)+\int_a^xf^{(n+1)}(t)\frac{(x-t)^n}{n!}dt$."""
     begin = torch.tensor([a], dtype=torch.float64) + 0.05 * torch.rand(4, generator=seed.torch())
     x, orders, parts = begin + distance, range(6), {}
-    for name in sorted(ZOO, key=lambda one: one != function):
-        f, _ = ZOO[name]
+    for name in sorted(zoo.KNOWN, key=lambda one: one != function):
+        f, _ = zoo.KNOWN[name]
         rest = torch.stack([remainder(f, begin, x, n) for n in orders])
         found = torch.stack([
             integral_remainder(f, begin, x, n) if kernel == "(x-t)^n/n!" else
@@ -134,8 +124,8 @@ def lagrange_remainder(
     function: Literal["exp", "sin", "log(1+x)", "1/(1-x)", "|x-a|^2.5"] = "exp",
 ) -> Evidence:
     r"""$R_m=f^{(m+1)}(\xi)\,(x-a)^{m+1}/(m+1)!$ for a $\xi$ in between: of order $(x-a)^{m+1}$."""
-    smooth = function in ZOO
-    f: Function = ZOO[function][0] if smooth else lambda x: (x - a).square() ** 1.25
+    smooth = function in zoo.KNOWN
+    f: Function = zoo.KNOWN[function][0] if smooth else lambda x: (x - a).square() ** 1.25
     gaps = torch.logspace(-2.5, -1.7, 9, dtype=torch.float64)
     gaps = gaps * (1 + 0.01 * torch.rand(9, generator=seed.torch()))
     # at its kink only two derivatives exist, and these are 0: so is the polynomial
@@ -181,9 +171,9 @@ def finite_difference_orders(
     some = found(coordinates=torch.tensor([277, 3])) - exact.flatten(2)[..., [277, 3]]
     gaps = [found(method="forward") - exact - 0.5 * more, found() - exact, some]
     # of x² and x³ at 0 they are ε and ε²: what ε is by default, in units of the best
-    steps = [finite_difference(torch.square, at, method="forward") for at in ZEROS]
-    steps += [finite_difference(lambda x: x**3, at).sqrt() for at in ZEROS]
-    powers = [torch.finfo(at.dtype).eps ** power for power in (1 / 2, 1 / 3) for at in ZEROS]
+    steps = [finite_difference(torch.square, at, method="forward") for at in zoo.ZEROS]
+    steps += [finite_difference(lambda x: x**3, at).sqrt() for at in zoo.ZEROS]
+    powers = [torch.finfo(at.dtype).eps ** power for power in (1 / 2, 1 / 3) for at in zoo.ZEROS]
     units = [float(step) / one for step, one in zip(steps, powers, strict=True)]
     return every({
         **parts,
@@ -194,7 +184,7 @@ def finite_difference_orders(
 
 def _difference_errors(name: str, x: Tensor, steps: Tensor, method: Method) -> Tensor:
     """Measure the error of differences, a root mean square over points, for every step."""
-    f, exact = ZOO[name]
+    f, exact = zoo.KNOWN[name]
 
     def at_all(eps: float) -> Tensor:
         return vmap(lambda one: finite_difference(f, one, eps, method))(x)
@@ -214,18 +204,24 @@ def finite_difference_floor(
     r"""Rounding adds $u/\epsilon$: the best step is near $u^{1/2}$ forward, $u^{1/3}$ central."""
     x = 0.2 + 0.4 * torch.rand(points, generator=seed.torch(), dtype=torch.float64)
     steps = torch.logspace(-13, -1, 49, dtype=x.dtype)
-    f, parts, curves = ZOO[function][0], {}, []
+    f, parts, curves = zoo.KNOWN[function][0], {}, []
     goals: dict[Method, float] = {"forward": 1e-7, "central": 1e-9}
+    inputs = x[:15].view(5, 3)
+    *layers, missed = zoo.layers(seed.child("weights").torch(), inputs)
     for method, goal in goals.items():
         errors = _difference_errors(function, x, steps, method)
         best, small = float(steps[errors.argmin()]), steps < 1e-9
         found = gradient_check(f, x, eps=None if eps == "best" else float(eps), method=method)
         curves.append(Series(method, steps, errors, "measured" if method == "central" else "other",
                              "points"))
+        modules = [gradient_check(one, inputs, method=method) for one in layers]
         parts |= {
+            f"{method}: modules": equal(
+                modules, [0, missed], tol=1e-6, why="a few times u^(1/2) or u^(2/3)"
+            ),
             f"{method}: error": at_most(found, goal, why="a few times u^(1/2) or u^(2/3)"),
             f"{method}: wrong gradients": equal(
-                [gradient_check(wrong, x, method=method) for wrong in WRONG],
+                [gradient_check(wrong, x, method=method) for wrong in zoo.WRONG],
                 [0.5, 1 / (1 + 2 * float(x.max()))], tol=1e-6, why="a few times u^(1/2)",
             ),
             f"{method}: distance to the best step": at_most(
@@ -372,7 +368,7 @@ def newton_quadratic_convergence(
 ) -> Evidence:
     r"""Near a minimum $e_{t+1}=O(e_t^2)$: each step doubles the number of right digits."""
     rng = seed.torch()
-    f = _logistic(rng, samples, dim, l2)
+    f = zoo.logistic(rng, samples, dim, l2)
     best = newton(f, torch.zeros(dim, dtype=torch.float64), 30)[-1]
     befores, afters = [], []
     for x0 in best + F.normalize(randn(rng, 12, dim), dim=1):
@@ -399,25 +395,10 @@ def newton_quadratic_convergence(
         ),
         "gradient at the minimum": equal(grad(f)(best), 0, tol=1e-12, why="rounding of a mean"),
         "halved until it is worth it": equal_to_rounding(
-            torch.stack([newton(lambda x: (1 + x @ x).sqrt(), x, 1)[1, 0] for x in FAR]),
-            [_searched(float(x)) for x in FAR],
+            torch.stack([newton(lambda x: (1 + x @ x).sqrt(), x, 1)[1, 0] for x in zoo.FAR]),
+            [zoo.searched(float(x)) for x in zoo.FAR],
         ),
     })
-
-
-def _searched(x: float) -> float:
-    """Take a step for the root of 1 + x², of a length that Armijo's condition allows."""
-    way, value, lengths = -x * (1 + x * x), (1 + x * x) ** 0.5, (0.5**k for k in range(60))
-    return x + way * next(
-        a for a in lengths if (1 + (x + a * way) ** 2) ** 0.5 <= value - 1e-4 * a * x * x * value
-    )
-
-
-def _logistic(rng: torch.Generator, samples: int, dim: int, l2: float) -> Function:
-    """Draw a classification problem and give the logistic loss of its weights."""
-    X, noise = randn(rng, samples, dim), randn(rng, samples)
-    X = X * (X[:, 0] + noise).sign()[:, None]  # times the labels
-    return lambda w: F.softplus(-X @ w).mean() + l2 * w @ w / 2
 
 
 @claim(control={"rule": "gradient descent"}, source="Boyd and Vandenberghe 2004, sec. 9.5.1")
@@ -428,7 +409,7 @@ def newton_affine_invariant(
 ) -> Evidence:
     r"""In coordinates $Ax$ the iterates of Newton's method are $A$ times those in $x$."""
     rng = seed.torch()
-    f, x0 = _logistic(rng, 100, dim, 0.1), randn(rng, dim)
+    f, x0 = zoo.logistic(rng, 100, dim, 0.1), randn(rng, dim)
     (Q, _), (P, _) = (torch.linalg.qr(randn(rng, dim, dim)) for _ in range(2))
     A = Q @ torch.logspace(0, math.log10(stretch), dim, dtype=Q.dtype).diag() @ P
 
