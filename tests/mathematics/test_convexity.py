@@ -53,18 +53,31 @@ def test_claims_catch_planted_bugs(old, new, claim):
 @pytest.mark.parametrize(
     ("old", "new", "claim", "parts"),
     [
+        ("return weight[:, None] * x + (1 - weight[:, None]) * y, weight",
+         "return (1 - weight[:, None]) * x + weight[:, None] * y, weight", "convex_set", ["gap"]),
         ("inside - weight * at_x - (1 - weight) * at_y", "inside - at_x - at_y",
-         "preserving_operations", ["−log-sum-exp is concave"]),
+         "strong_convexity", ["chords"]),
+        ("inside - weight * at_x - (1 - weight) * at_y",
+         "weight * at_x + (1 - weight) * at_y - inside", "strict_not_strong", ["strictly convex"]),
+        ("at_x + (slopes * (y - x))", "at_x + (slopes * (x - y))", "strong_convexity",
+         ["tangents"]),
         ("size(y - x)).max()", "size(y - x)).mean()", "lipschitz_is_sup_slope",
-         ["closer pairs", "x ↦ Wx in the 1-norm", "x ↦ Wx in the 2-norm", "x ↦ Wx in the inf-norm"]),
+         ["closer pairs", "x ↦ Wx in the 1-norm", "x ↦ Wx in the 2-norm",
+          "x ↦ Wx in the inf-norm"]),
         ("large / small, math.inf)", "(large / small) ** 2, math.inf)", "condition_number",
          ["H, with other signs, H², L/μ"]),
-        ("factor**powers / (1 - factor)", "factor**powers", "contraction",
-         ["affine: its bounds", "cos: its bounds"]),
-        ("factor / (1 - factor) * sizes[-1] <= tol", "factor * sizes[-1] <= 1e6 * tol",
-         "contraction", ["affine: fixed_point", "cos: fixed_point"]),
-        ("f(z[:count]) - z[count:] @", "f(z[:count]) + z[count:] @", "lagrangian",
-         ["relative entropy: γ", "nearest point of a plane: γ", "lowest point of a sphere: γ"]),
+        ("large / small, math.inf)", "large - small, math.inf)", "condition_number", ["A'A"]),
+        ("large / small, math.inf)", "small / large, math.inf)", "condition_number",
+         ["at least 1"]),
+        ("small > rounding * large", "small > rounding", "condition_number",
+         ["singular, of any size"]),
+        ("rounding = max(H.shape[-2:])", "rounding = min(H.shape[-2:])", "condition_number",
+         ["where rounding begins"]),
+        ("factor**powers * first", "factor**powers * sizes[0]", "contraction", ["its bounds"]),
+        ("seen = max(seen, ", "seen = min(seen or 1, ", "contraction",
+         ["stops as soon as it may"]),
+        ("f(z[:count]) - z[count:] @", "f(z[:count]) + z[count:] @", "lagrangian", ["γ"]),
+        ("return z[:count], z[count:]", "return start, z[count:]", "lagrangian", ["x*"]),
     ],
 )
 def test_parts_catch_planted_bugs(old, new, claim, parts):
@@ -179,6 +192,15 @@ def test_several_constraints_and_prices_against_slsqp():
     assert prices.shape == (2,)
 
 
+def test_solutions_carry_no_graph():
+    w, start = normal(3).requires_grad_(), normal(3, seed=1).requires_grad_()
+    for at in (start, start.detach()):
+        x, price = lagrange(lambda x: (x - w) @ (x - w), lambda x: w @ x, 1.0, at)
+        assert not x.requires_grad
+        assert not price.requires_grad
+        assert float(w.detach() @ x) == pytest.approx(1)
+
+
 def test_newton_is_damped_where_the_whole_step_leads_astray():
     start = torch.tensor([3.0, -2.0], dtype=torch.float64)
     x, price = lagrange(lambda x: x[0] + x[1], lambda x: (x**4).sum(), 2.0, start)
@@ -225,10 +247,24 @@ def test_bad_input_is_told_in_one_sentence():
             call(square, x, torch.cat([y[:2], x[2:]]))
     with pytest.raises(UsageError, match="f must be a function with one number as value"):
         chord_violation(torch.sin, x, y, 0.5)
+    with pytest.raises(UsageError, match="f must be a function with one number as value"):
+        hessian_min_eig(torch.sin, x)
     with pytest.raises(UsageError, match="x must be members of the set"):
         is_convex_set(lambda p: p.norm() < 0, x, y, 0.5)
     with pytest.raises(UsageError, match="H must be finite and not empty"):
         condition_number(torch.tensor([[math.nan]]))
+
+
+def test_steps_of_equal_size_are_no_contraction_and_bounds_are_never_negative():
+    start = torch.tensor([1.0], dtype=torch.float64)
+    for f in (lambda x: x + 1, lambda x: -x):
+        with pytest.raises(UsageError, match="steps must be enough to come within"):
+            fixed_point(f, start, steps=20)
+    moves = iter([5.0, 3.0, 3 + 2e-15, 3.0, 3 - 8e-15, 3 + 4e-15, 3.0, 3.0])  # as rounding might
+    _, bounds = fixed_point(lambda x: 0 * x + next(moves), start, 1e-20)
+    assert (bounds >= 0).all()
+    found, _ = fixed_point(torch.cos, start, 1e-20)  # nearer than rounding lets it come
+    assert float(found[-1].cos() - found[-1]) == pytest.approx(0, abs=1e-14)
 
 
 def test_maps_that_are_no_contractions_are_refused():

@@ -3,6 +3,7 @@ import itertools
 import networkx as nx
 import pytest
 import torch
+from jaxtyping import config
 
 from planting import assert_caught
 from principia.lab.course.catalog import page
@@ -71,12 +72,18 @@ def test_claims_catch_planted_bugs(old, new, claim):
         ("(table == same).all(dim=1) & (table.mT == same)", "(table.mT == same)", "axioms",
          ["group_axioms, also of wrong tables"]),
         ("first_of(self.table == self.identity)", "torch.arange(len(table))",
-         "unique_identity_and_inverse",
-         ["numbers: component", "D: component", "S_3: component", "S_4: component", "Z_2 x S_3: component"]),
-        (".mT.double()", ".double()", "regular_representation", ["D: columns", "S: columns"]),
+         "unique_identity_and_inverse", ["component"]),
+        ("first_of(self.table == self.identity)", "torch.arange(len(table))",
+         "regular_representation", ["inverses"]),
+        (".mT.double()", ".double()", "regular_representation", ["columns"]),
+        ("i[:, None] + (1 - 2 * j[:, None]) * i", "(1 - 2 * j) * i[:, None] + i",
+         "regular_representation", ["turns and reflections"]),
+        ("g.table[:, None, :, None] * len(h) + h.table[:, None, :]",
+         "h.table[:, None, :, None] * len(g) + g.table[:, None, :]", "regular_representation",
+         ["pairs"]),
         ("products = found[:, found].flatten",
          "products = found[:, found].transpose(0, 1).flatten", "regular_representation",
-         ["S: permutations"]),
+         ["permutations"]),
     ],
 )
 def test_parts_catch_planted_bugs(old, new, claim, parts):
@@ -232,3 +239,21 @@ def test_bad_input_is_told_in_one_sentence():
     ):
         with pytest.raises(UsageError, match=rf"n must be an integer in {domain}; got {bad}"):
             make(bad)
+
+
+@pytest.fixture
+def unchecked_types():
+    """Let wrong types through to the component, as outside the tests."""
+    config.update("jaxtyping_disable", True)
+    yield
+    config.update("jaxtyping_disable", False)
+
+
+def test_numbers_that_are_not_whole_are_refused(unchecked_types):
+    group = FiniteGroup.cyclic(4)
+    for bad in (0.5, True, [0.0, 1.0], torch.tensor([True])):
+        with pytest.raises(UsageError, match=r"elements must be integers in 0\.\.3; got"):
+            group.compose(0, bad)
+    for dtype in (torch.float64, torch.bool):
+        with pytest.raises(UsageError, match="table must be a square of integers"):
+            group_axioms(torch.zeros(2, 2, dtype=dtype))

@@ -6,6 +6,7 @@ import scipy.linalg
 import torch
 from jaxtyping import config
 from sklearn.covariance import empirical_covariance
+from torch.overrides import TorchFunctionMode
 
 from planting import assert_caught
 from principia.lab.course.catalog import page
@@ -60,21 +61,38 @@ def test_claims_catch_planted_bugs(old, new, claim):
          "psd_characterizations", ["eigenvalues"]),
         ("raised = slack.clamp", "raised = 0 * slack.clamp", "psd_characterizations", ["A = LL'"]),
         ("A[..., :k, :k] for k", "A[..., -k:, -k:] for k", "cholesky", ["roots of the pivots"]),
+        ("        return L\n    values", "        return L.mT\n    values", "cholesky",
+         ["above the diagonal", "singular, with jitter"]),
+        ("share = max(tol, 10 * rows", "share = max(tol, 40 * rows", "psd_characterizations",
+         ["what counts as 0"]),
+        ("itertools.combinations(range(n), k)", "itertools.combinations(range(n)[::-1], k)",
+         "sylvester_semidefinite", ["of a diagonal matrix"]),
+        ("torch.cat(dets, dim=-1)", "torch.cat(dets, dim=-1).abs()", "trace_rules",
+         ["eigenvalues"]),
         ('return "PSD" if least >= -slack else "NSD"', 'return "PSD"', "psd_characterizations",
          ["names"]),
         ("values.clamp(min=0).sqrt()", "values.clamp(min=0)", "cholesky",
          ["singular, from eigenvectors"]),
-        ("for M in (A, A.mT))", "for M in (A, A.mT.abs()))", "spectral_norm", ["power iteration"]),
+        ("x = back(y / y.norm(", "x = back(y.abs() / y.norm(", "spectral_norm",
+         ["power iteration", "slow ones", "by products"]),
+        ("clamp(min=tiny)).norm(dim=-1)", "clamp(min=tiny)).norm(dim=-1) + tiny", "spectral_norm",
+         ["of nothing"]),
         ("return parts.square().sum(dim=-1).sqrt()", "return parts.abs().sum(dim=-1)", "frobenius",
          ["entries", "singular values"]),
-        ("core = torch.eye(k).to(U) + C @ (V @ Y)", "core = torch.eye(k).to(U) + V @ Y",
+        ("(A.mT @ A).diagonal(dim1=-2, dim2=-1).sum", "(A.mT @ A).diagonal(dim1=-2, dim2=-1).mean",
+         "frobenius", ["trace"]),
+        ("core = torch.eye(k).to(U) + C @ (V @ Y)", "core = torch.eye(k).to(U) + C.abs() @ (V @ Y)",
          "woodbury", ["woodbury_solve, general A", "woodbury_solve, A = I", "a diagonal"]),
         ("gram = tall.mT @ tall + sigma2 *", "gram = tall.mT @ tall + sigma2**0.5 *",
          "pseudoinverse_limits", ["left, closed form", "right, closed form"]),
+        ("core = torch.eye(k).to(U) + C @ (V @ Y)", "core = torch.eye(k).to(U) - C @ (V @ Y)",
+         "push_through", ["small system", "inverse"]),
+        ("return torch.linalg.pinv(W)", "return W.mT", "pseudoinverse_limits",
+         ["Penrose's equations"]),
         ("return torch.linalg.pinv(W)", "return W.mT", "one_sided_inverses",
          ["right inverse is pinv", "left inverse is pinv"]),
         ("x.unflatten(-1, (n, q)) @", "x.unflatten(-1, (q, n)).mT @", "kronecker",
-         ["kron_matvec"]),
+         ["kron_matvec", "product"]),
     ],
 )
 def test_parts_catch_planted_bugs(old, new, claim, parts):
@@ -169,10 +187,30 @@ def test_spectral_norm_of_nothing_of_float32_and_of_a_convolution():
     torch.testing.assert_close(ours, torch.linalg.matrix_norm(matrix, ord=2))
 
 
-def test_frobenius_norms_agree_on_batches():
-    A = normal(2, 3, 6, 4)
+def test_frobenius_norms_agree_on_batches_and_each_goes_its_way():
+    class Calls(TorchFunctionMode):
+        def __torch_function__(self, function, types, args=(), kwargs=None):
+            called.add(getattr(function, "__name__", ""))
+            return function(*args, **(kwargs or {}))
+
+    A, called = normal(2, 3, 6, 4), set()
     for method in ("entries", "trace", "singular values"):
-        torch.testing.assert_close(frobenius_norm(A, method=method), torch.linalg.matrix_norm(A))
+        called.clear()
+        with Calls():
+            norms = frobenius_norm(A, method=method)
+        assert ("linalg_svdvals" in called) == (method == "singular values")
+        assert any("matmul" in one for one in called) == (method == "trace")
+        torch.testing.assert_close(norms, torch.linalg.matrix_norm(A))
+
+
+def test_zero_is_semidefinite_and_has_no_sign_and_no_norm():
+    zero = torch.zeros(2, 3, 3)
+    for method in METHODS:
+        assert is_psd(zero, method=method).all()
+    assert definiteness(zero[0]) == "PSD"
+    assert spectral_norm(zero, rng=torch.Generator().manual_seed(0)).tolist() == [0, 0]
+    products = zero[0].mv, zero[0].mv, 3
+    assert spectral_norm(products, dtype=torch.float32).dtype == torch.float32
 
 
 @pytest.mark.parametrize("rows", [1, 3, 6])
@@ -224,11 +262,6 @@ def test_gradients():
 
 def test_leading_minors_that_are_not_negative_prove_nothing_either():
     assert page(KEY).claim("sylvester_semidefinite")(0, minors="leading ≥ 0").refuted
-
-
-@pytest.mark.parametrize("kernel", ["RBF", "Laplacian", "polynomial"])
-def test_each_kernel_alone(kernel):
-    assert page(KEY).claim("kernel_gram_psd")(0, kernel=kernel).holds
 
 
 def test_photograph_is_drawn_at_every_rank():

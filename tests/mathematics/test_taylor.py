@@ -65,9 +65,26 @@ def test_claims_catch_planted_bugs(old, new, claim):
     ("old", "new", "claim", "parts"),
     [
         ("one.detach() / math.factorial(k)", "one.detach() / max(k, 1)", "taylor_coefficients",
-         ["sin: coefficients", "exp: coefficients", "log(1+x): coefficients", "1/(1-x): coefficients"]),
-        ("(1 / 2 if method", "(1 / 5 if method", "finite_difference_floor",
-         ["forward: distance to the best step"]),
+         ["sin: coefficients", "exp: coefficients", "log(1+x): coefficients",
+          "1/(1-x): coefficients", "of polynomials"]),
+        ('(1 / 2 if method == "forward" else 1 / 3)', '(1 / 3 if method == "forward" else 1 / 2)',
+         "finite_difference_floor",
+         ["forward: distance to the best step", "central: distance to the best step"]),
+        ('(1 / 2 if method == "forward" else 1 / 3)', '(1 / 3 if method == "forward" else 1 / 2)',
+         "finite_difference_orders", ["steps by default"]),
+        ('(eps, -eps if method == "central" else 0.0)', "(eps, eps)", "finite_difference_floor",
+         ["forward: rounding", "central: rounding"]),
+        ("float((exact - measured).abs()", "float((exact + measured).abs()",
+         "finite_difference_floor", ["forward: wrong gradients", "central: wrong gradients",
+                                     "forward: modules", "central: modules"]),
+        ("(places == place).to(flat)", "(places <= place).to(flat)", "finite_difference_orders",
+         ["of tensors"]),
+        ("H = H + damping * eye", "H = H + (damping + 1e-9) * eye", "newton_on_quadratic",
+         ["in other units"]),
+        ("for _ in range(steps):", "for _ in range(min(steps, 2)):", "newton_quadratic_convergence",
+         ["gradient at the minimum"]),
+        ("ARMIJO, HALVINGS = 1e-4", "ARMIJO, HALVINGS = 2e-4", "newton_quadratic_convergence",
+         ["halved until it is worth it"]),
         (".sum(dim=-1) / 2", ".sum(dim=-1)", "second_order_model", ["log-sum-exp"]),
         ("H - 2 * eigenvalues[0] * eye", "H - 3 * eigenvalues[0] * eye", "newton_on_quadratic",
          ["indefinite"]),
@@ -106,6 +123,18 @@ def test_polynomials_are_their_own_expansion_around_every_point():
     assert taylor_coefficients(lambda x: 0 * x + 7, 1.0, 3).tolist() == [7, 0, 0, 0]
     assert taylor_coefficients(torch.ones_like, 1.0, 2).tolist() == [1, 0, 0]
     assert TaylorPolynomial(coefficients[:1, 0], a[0])(x).shape == x.shape
+
+
+def test_constants_that_learn_are_constants():
+    w = torch.tensor(2.0, dtype=torch.float64, requires_grad=True)
+    assert taylor_coefficients(lambda x: w * x, 1.0, 3).tolist() == [2, 2, 0, 0]
+
+
+def test_points_that_learn_leave_no_graph():
+    x = normal(4).requires_grad_()
+    assert gradient_check(lambda x: x.sin().sum(), x) < 1e-9
+    assert not quadratic_model(lambda x: x.sin().sum(), x)(normal(4)).requires_grad
+    assert not newton(lambda x: x.cosh().sum(), x, 2).requires_grad
 
 
 def test_coefficients_need_no_grad_mode_and_leave_no_graph():

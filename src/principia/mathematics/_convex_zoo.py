@@ -4,18 +4,21 @@ The claims of `convexity` are statements about its members: tables of functions,
 draw a family of members from a generator. A few of them are not convex, for the controls.
 """
 
+import itertools
 import math
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
+from torch.func import grad
 from torch.nn import functional as F
 
 from principia.lab.draws import rand, randn
 from principia.mathematics.convexity import Function
 
 ROUNDING = 1e-12  # of a difference of a few numbers, relative to 1 + their size
+STEPS = (1, 2, 5, 10, 20, 50, 100, 200, 400)  # of a descent that are drawn, and the last
 DOTTIE = 0.7390851332151607  # the fixed point of cos
 CONVEX: Mapping[str, Function] = {  # functions of the last axis
     "|x|^2": lambda x: x.square().sum(-1), "sum x^4": lambda x: (x**4).sum(-1),
@@ -34,6 +37,8 @@ STRICT: Mapping[str, Function] = {  # strictly convex functions of one number
     "x^2": torch.square, "e^x": torch.exp, "x^4": lambda x: x**4, "cosh x": torch.cosh,
     "log(1+e^x)": F.softplus, "sqrt(1+x^2)": lambda x: (1 + x * x).sqrt(),
 }
+EVEN = ("x^2", "x^4", "cosh x", "sqrt(1+x^2)")  # those with a minimizer, which is 0
+FLAT: Mapping[str, Function] = {"flat": lambda x: (x.abs() - 1).relu().square()}  # not strictly
 RISING: Mapping[str, Function] = {  # non-decreasing functions; tanh is not convex
     "exp": torch.exp, "relu squared": lambda u: u.relu().square(), "tanh": torch.tanh,
 }
@@ -79,42 +84,45 @@ class Region(NamedTuple):
     draw: Callable[[int], Tensor]
 
 
-def regions(rng: torch.Generator, dim: int) -> dict[str, Region]:
-    """Give a ball, a polytope with random faces, the PSD cone and, not convex, an annulus."""
+def regions(rng: torch.Generator, dim: int, hollow: bool) -> dict[str, Region]:
+    """Give a ball, a polytope with random faces and the PSD cone, or only their boundaries."""
     faces = F.normalize(randn(rng, 4 * dim, dim), dim=1)
+    faces = torch.cat([faces, -faces])  # so that every ray meets one
+    low = 1 - ROUNDING if hollow else -math.inf
 
     def polar(count: int) -> tuple[Tensor, Tensor]:
         share = (1.5 * rand(rng, count, 1)).clamp(max=1.0)
-        return share, F.normalize(randn(rng, count, dim), dim=1)
+        return share.clamp(min=float(hollow)), F.normalize(randn(rng, count, dim), dim=1)
 
     def in_ball(count: int) -> Tensor:
         share, rays = polar(count)
         return share * rays
 
     def in_polytope(count: int) -> Tensor:
-        share, rays = polar(count)  # some rays may never meet a face
-        return share * rays / (rays @ faces.mT).amax(dim=1, keepdim=True).clamp(min=0.1)
+        share, rays = polar(count)
+        return share * rays / (rays @ faces.mT).amax(dim=1, keepdim=True)
 
     def in_cone(count: int) -> Tensor:  # matrices of every rank, those below dim on the boundary
-        share = (1.5 * rand(rng, count, 1, 1)).clamp(max=1.0)
+        share = (1.5 * rand(rng, count, 1, 1)).clamp(max=1.0).clamp(min=1.01 / (dim - 1) * hollow)
         A = randn(rng, count, dim, dim) * (torch.arange(dim) * share < 1)
         return (A @ A.mT).flatten(1)
 
-    def in_annulus(count: int) -> Tensor:
-        share, rays = polar(count)
-        return (1 + share) / 2 * rays
-
     def is_psd(x: Tensor) -> Tensor:
-        return torch.linalg.eigvalsh(x.view(dim, dim))[0] >= -ROUNDING * x.norm()
+        least = torch.linalg.eigvalsh(x.view(dim, dim))[0] / x.norm()
+        return (least >= -ROUNDING) & (least <= (ROUNDING if hollow else math.inf))
 
     return {
-        "ball": Region(lambda x: x.norm() <= 1 + ROUNDING, in_ball),
-        "polytope": Region(lambda x: (faces @ x).max() <= 1 + ROUNDING, in_polytope),
-        "PSD cone": Region(is_psd, in_cone),
-        "annulus": Region(
-            lambda x: (x.norm() <= 1 + ROUNDING) & (x.norm() >= 0.5 - ROUNDING), in_annulus
+        "ball": Region(lambda x: (x.norm() <= 1 + ROUNDING) & (x.norm() >= low), in_ball),
+        "polytope": Region(
+            lambda x: ((faces @ x).max() <= 1 + ROUNDING) & ((faces @ x).max() >= low), in_polytope
         ),
+        "PSD cone": Region(is_psd, in_cone),
     }
+
+
+def in_two_pieces(t: Tensor) -> Tensor:
+    """Tell whether a number is below 0.305 or above 0.995: a set with a gap."""
+    return ((t < 0.305) | (t > 0.995)).all()
 
 
 class Descent(NamedTuple):
@@ -131,10 +139,11 @@ def descents(
     rows = 20 * dim
     X, noise, start = (randn(rng, *shape) for shape in ((rows, dim), (rows,), (starts, dim)))
     Z, A, start = X * (X[:, 0] + 2 * noise).sign()[:, None], torch.cat([X, -X]), 2 * start
-    top, targets = float(torch.linalg.eigvalsh(X.mT @ X)[-1]) / rows, (noise**3).expand(starts, -1)
+    top = float(torch.linalg.eigvalsh(X.mT @ X)[-1]) / rows
 
     def huber(x: Tensor) -> Tensor:
-        return F.huber_loss(x @ X.mT, targets, reduction="none").mean(-1)
+        found = x @ X.mT
+        return F.huber_loss(found, (noise**3).expand_as(found), reduction="none").mean(-1)
 
     def well(x: Tensor) -> Tensor:
         return (x[:, 0] ** 2 - 1) ** 2 + tilt * x[:, 0] + x[:, 1:].square().sum(-1)
@@ -145,27 +154,47 @@ def descents(
             lambda x: (x @ A.mT).logsumexp(-1), float(X.square().sum(dim=1).max())
         ),
         "Huber": Descent(huber, top),
-        "tilted double well": Descent(well, 12 * float(start.abs().max()) ** 2),
+        "two wells": Descent(well, 12 * float(start.abs().max()) ** 2),
     }, start
 
 
+def descended(
+    f: Function, x: Tensor, lr: float, steps: int
+) -> tuple[Tensor, list[int], list[Tensor], Tensor]:
+    """Take gradient steps with every row of x; give the ends, some values, and the last slopes.
+
+    The values have numbers, from 1 for the start, so that they can be drawn on a logarithmic axis.
+    """
+    slopes, numbers, values = grad(lambda x: f(x).sum()), [1], [f(x)]
+    for step in range(1, steps + 1):
+        x = x - lr * slopes(x)
+        if step in STEPS or step == steps:
+            numbers.append(1 + step)
+            values.append(f(x))
+    return x, numbers, values, slopes(x)
+
+
 def operations(
-    rng: torch.Generator, dim: int, h: Function
-) -> tuple[dict[str, Function], dict[str, Function]]:
-    """Give three convex functions of one point, and what each operation makes of such."""
+    rng: torch.Generator, dim: int, h: Function, kept: bool
+) -> dict[str, Function]:
+    """Give what each operation makes of convex functions of one point, if its hypotheses are kept.
+
+    Else a weight is negative, the maximum is a minimum, and what goes into f is not affine.
+    """
     A, B, b, p, w = (randn(rng, *shape) for shape in ((5, dim), (dim, dim), (5,), (dim,), (3,)))
-    convex: dict[str, Function] = {
-        "log-sum-exp": lambda x: (A @ x + b).logsumexp(0),
-        "1-norm": lambda x: (x - p).abs().sum(),
-        "square": lambda x: (B @ x) @ (B @ x),
-    }
-    smooth, kinked, square = convex.values()
-    return convex, {
+    w, bent = w.abs(), (lambda x: x) if kept else torch.sin
+    convex: list[Function] = [
+        lambda x: (A @ x + b).logsumexp(0), lambda x: (x - p).abs().sum(),
+        lambda x: (B @ x) @ (B @ x),
+    ]
+    smooth, kinked, square = convex
+    sign, most = (1, torch.amax) if kept else (-1, torch.amin)
+    return {
         "h of f": lambda x: h(x @ x),
-        "sum": lambda x: w[0].abs() * smooth(x) + w[1].abs() * kinked(x) + w[2].abs() * square(x),
-        "maximum": lambda x: torch.stack([f(x) for f in convex.values()]).amax(0),
-        "f(Ax + b)": lambda x: smooth(B @ x + p) + kinked(B @ x + p),
-        "on a line": lambda x: smooth(p + x[0] * w[0] * p) + kinked(x[0] * w[0] * p),
+        "sum": lambda x: w[0] * smooth(x) + w[1] * kinked(x) + sign * w[2] * square(x),
+        "maximum": lambda x: most(torch.stack([f(x) for f in convex]), 0),
+        "f(Ax + b)": lambda x: smooth(bent(B @ x) + p) + kinked(bent(B @ x) + p),
+        "on a line": lambda x: smooth(p + bent(x[0]) * w[0] * p) + kinked(bent(x[0]) * w[0] * p),
     }
 
 
@@ -191,6 +220,26 @@ def contractions(
         # cos maps [0, 1] into itself, and is nowhere there steeper than sin 1
         "cos": Contraction(torch.cos, rand(rng, starts, 1), math.sin(1), b.new_tensor([DOTTIE])),
     }
+
+
+def iterates(f: Function, x: Tensor, steps: int) -> Tensor:
+    """Apply a map again and again, to all rows at once."""
+    return torch.stack(list(itertools.accumulate(range(steps), lambda x, _: f(x), initial=x)))
+
+
+def stopped(trace: Tensor, rate: float | None, tol: float) -> tuple[Tensor, Tensor, Tensor]:
+    """Judge by Banach's theorem where an iteration ends that is said to be near its limit.
+
+    Without a rate it is the largest quotient of two steps so far. Gives the sizes of steps, of each
+    iterate whether it is wrong to stop there or to go on, and the bounds.
+    """
+    sizes = trace.diff(dim=0).norm(dim=1)
+    seen = F.pad((sizes[1:] / sizes[:-1]).cummax(dim=0).values, (1, 0), value=math.nan)
+    used = seen if rate is None else torch.full_like(sizes, rate)
+    near = used / (1 - used) * sizes <= tol
+    wrong = near != F.pad(torch.zeros_like(near[1:]), (0, 1), value=True)
+    powers = used[-1] ** torch.arange(len(trace)).to(trace)
+    return sizes, wrong, powers / (1 - used[-1]) * sizes[0]
 
 
 class Constrained(NamedTuple):
@@ -223,3 +272,12 @@ def constrained(rng: torch.Generator, dim: int) -> dict[str, Constrained]:
             lowest=lambda c: -c.sqrt(),
         ),
     }
+
+
+def two_planes(
+    rng: torch.Generator, dim: int, c: float
+) -> tuple[Function, Function, Tensor, Tensor, Tensor, Tensor]:
+    """Ask for the shortest x on two planes: f, g, the levels, a start, x* and both multipliers."""
+    A, levels = randn(rng, 2, dim), torch.tensor([c, -1.0], dtype=torch.float64)
+    weights = torch.linalg.solve(A @ A.mT, levels)
+    return lambda x: x @ x, lambda x: A @ x, levels, randn(rng, dim), A.mT @ weights, 2 * weights

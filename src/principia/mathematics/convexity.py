@@ -349,9 +349,10 @@ def fixed_point(
             seen = max(seen, sizes[-1] / sizes[-2])
         factor = rate if rate is not None else seen
         known = rate is not None or len(sizes) > 1
-        if sizes[-1] <= noise or (known and factor / (1 - factor) * sizes[-1] <= tol):
-            powers = torch.arange(len(trace)).to(x0)
-            return torch.stack(trace), factor**powers / (1 - factor) * sizes[0]
+        if sizes[-1] <= noise or (known and factor * sizes[-1] <= tol * (1 - factor)):
+            powers, room = torch.arange(len(trace)).to(x0), 1 - factor
+            first = sizes[0] / room if room > 0 else math.inf  # rounding may have let steps grow
+            return torch.stack(trace), factor**powers * first
         trace.append(f(last))
     hint = "A factor near 1 takes long: raise steps or tol."
     raise usage_error("fixed_point", "steps", f"enough to come within {tol:g}", steps, hint)

@@ -1,5 +1,6 @@
 r"""Convexity: what is true of it, and what would refute it."""
 
+import functools
 import math
 from typing import Annotated, Literal
 
@@ -11,6 +12,7 @@ from torch.nn import functional as F
 import principia.mathematics._convex_zoo as zoo
 from principia.lab.draws import rand, randn
 from principia.lab.evidence import (
+    Control,
     Evidence,
     Series,
     at_most,
@@ -25,7 +27,6 @@ from principia.lab.evidence import (
 from principia.lab.params import Choice, Range
 from principia.lab.seeds import Seed
 from principia.mathematics.convexity import (
-    Function,
     chord_violation,
     condition_number,
     fixed_point,
@@ -38,37 +39,41 @@ from principia.mathematics.convexity import (
     strong_convexity,
     tangent_violation,
 )
+from principia.mathematics.taylor import newton
 
 Dim = Annotated[int, Range(2, 10)]
 Pairs = Annotated[int, Range(1000, 200_000)]
-STEPS = (0, 1, 2, 5, 10, 20, 50, 100, 200, 400, 800)  # of a descent that are drawn, and the last
+EXACT = "a theorem: no exception"
+BROKEN = "a negative weight, a minimum, and sin(Ax) in place of Ax"
 
 
 @claim(
-    control={"region": "annulus"},
-    refutes=["annulus"],
+    control={"members": "on the boundary"}, refutes=["ball", "polytope", "PSD cone"],
     source="Boyd and Vandenberghe 2004, sec. 2.1 and 2.2",
 )
 def convex_set(
-    seed: Seed, *, pairs: Pairs = 100_000, dim: Annotated[int, Range(2, 5)] = 2,
-    region: Literal["ball", "polytope", "PSD cone", "annulus"] = "ball",
+    seed: Seed, *, pairs: Pairs = 50_000, dim: Annotated[int, Range(2, 5)] = 2,
+    region: Literal["ball", "polytope", "PSD cone"] = "ball",
+    members: Literal["all", "on the boundary"] = "all",
 ) -> Evidence:
     r"""Balls, polytopes and the PSD cone hold the segment between any two of their points."""
     rng, parts = seed.torch(), {}
-    regions = zoo.regions(rng, dim)
-    for name in dict.fromkeys([region, "ball", "polytope", "PSD cone"]):
+    regions = zoo.regions(rng, dim, hollow=members != "all")
+    for name in dict.fromkeys([region, *regions]):
         member, draw = regions[name]
         x, y, lam = draw(pairs), draw(pairs), rand(rng, pairs)
         inside = is_convex_set(member, x, y, lam)
         middle = lam[:, None] * x + (1 - lam[:, None]) * y
         kept, lost = (middle[which][:400] for which in (inside, ~inside))
-        parts[name] = never(~inside, why="a theorem: no exception").drawn(
+        parts[name] = never(~inside, why=EXACT).drawn(
             Series("ends of segments", x[:400, 0], x[:400, 1], "other", "points"),
             Series("between them, inside", kept[:, 0], kept[:, 1]),
             Series("between them, outside", lost[:, 0], lost[:, 1], "bound", "points"),
             x="first coordinate", y="second coordinate",
         )
-    return every(parts)
+    lam = torch.arange(1, 100).double()[:, None] / 100  # from 0 with weight λ to 1 it is 1 - λ
+    found = is_convex_set(zoo.in_two_pieces, 0 * lam, 0 * lam + 1, lam[:, 0])
+    return every({**parts, "gap": equal(found, 1 - lam[:, 0] < 0.305, tol=0, why="yes or no")})
 
 
 @claim(control={"hessian_at": "the minimum"}, source="Boyd and Vandenberghe 2004, sec. 3.1")
@@ -83,10 +88,8 @@ def convex_function(
     for name, f in zoo.FUNCTIONS.items():
         x, y = (end.exp() if name in zoo.POSITIVE else end for end in plane)
         rounding = 1e-10 * (1 + float(f(torch.cat([x, y])).abs().max()))
-        on_x, on_y = (torch.cat([end, f(end)[:, None]], dim=1) for end in (x, y))  # on the graph
-        above = is_convex_set(
-            lambda p, f=f: in_epigraph(f, p[:-1], p[-1], tol=1e-10), on_x, on_y, lam
-        )
+        height, middle = lam * f(x) + (1 - lam) * f(y), lam[:, None] * x + (1 - lam)[:, None] * y
+        above = in_epigraph(f, middle.view(2, -1, dim), height.view(2, -1), tol=1e-10).flatten()
         local = hessian_at == "the minimum" and name == "x^2-x^4"
         violations = [
             chord_violation(f, x, y, lam), torch.where(above, 0.0, math.inf),
@@ -105,41 +108,40 @@ def convex_function(
     )
 
 
-@claim(control={"function": "tilted double well"}, source="Boyd and Vandenberghe 2004, sec. 4.2.2")
+@claim(
+    controls=[
+        Control({"function": "two wells"}, ["heights", "tangents at the ends"], "two wells"),
+        Control({"steps": 3}, ["heights", "ends are stationary"], "descents that stop early"),
+    ],
+    source="Boyd and Vandenberghe 2004, sec. 4.2.2",
+)
 def local_is_global(
     seed: Seed, *, starts: Annotated[int, Range(20, 300)] = 100,
     dim: Annotated[int, Range(2, 6)] = 3, tilt: Annotated[float, Range(0.05, 0.8)] = 0.3,
-    function: Literal["logistic loss", "log-sum-exp", "Huber", "tilted double well"] = "Huber",
+    steps: Annotated[int, Range(3, 2000)] = 800,
+    function: Literal["logistic loss", "log-sum-exp", "Huber", "two wells"] = "Huber",
 ) -> Evidence:
     r"""Every local minimum of a convex function is global: descent from anywhere ends as low."""
     problems, start = zoo.descents(seed.torch(), dim, starts, tilt)
-    parts, well = {}, function == "tilted double well"
+    well, above, slopes, rises, drawn = function == "two wells", [], [], [], ()
     for name in [function] if well else dict.fromkeys([function, *list(problems)[:3]]):
         f, curvature = problems[name]
-        values, slopes = _descend(f, start, 1 / curvature)  # (STEPS, starts) and (starts, dim)
-        end, times = values[-1], [1 + k for k in STEPS]
-        parts |= {
-            name: equal(end, end.min(), tol=1e-6, why="800 steps end nearer to a minimum").drawn(
-                *(Series(f"start {k + 1}", times, values[:, k], "other") for k in range(12)),
-                Series("ends of all starts", times[-1:] * starts, end),
-                Series("lowest", [1, times[-1]], [end.min()] * 2, "predicted"),
-                x="step of gradient descent", y=name, log="x",
-            ),
-            f"{name}: ends are stationary": at_most(
-                slopes.norm(dim=1), 1e-3, why="f above a minimum is about the gradient squared"
-            ),
-        }
-    return every(parts)
-
-
-def _descend(f: Function, x: Tensor, lr: float) -> tuple[Tensor, Tensor]:
-    """Take gradient steps with every row of x; give values at some of them, and the last slopes."""
-    slopes, values = grad(lambda x: f(x).sum()), []
-    for k in range(STEPS[-1] + 1):
-        x = x - lr * slopes(x) if k else x
-        if k in STEPS:
-            values.append(f(x))
-    return torch.stack(values), slopes(x)
+        x, times, values, slope = zoo.descended(f, start, 1 / curvature, steps)
+        end, lowest = f(x), x[f(x).argmin()]
+        above.append(end - end.min())
+        slopes.append(slope.norm(dim=1))
+        for others in (start, lowest.expand_as(x)):  # a flat tangent has all of f above it
+            rises.append(tangent_violation(lambda x, f=f: f(x[None])[0], x, others))
+        drawn = drawn or (
+            *(Series("a start", times, line, "other") for line in torch.stack(values, dim=1)[:12]),
+            Series("ends of all starts", times[-1:] * starts, end),
+            Series("lowest", [1, times[-1]], [end.min()] * 2, "predicted"),
+        )
+    return every({
+        "heights": equal(torch.cat(above), 0, tol=1e-6, why="800 steps end nearer to a minimum"),
+        "ends are stationary": at_most(torch.cat(slopes), 1e-3, why="the root of what f has left"),
+        "tangents at the ends": at_most(torch.cat(rises), 0, slack=1e-12, why="rounding"),
+    }).drawn(*drawn, x="step of gradient descent", y=function, log="x")
 
 
 @claim(
@@ -159,80 +161,68 @@ def strict_inequality(
         for name, f in zoo.STRICT.items()
     }
     mean = [Series(name, lam, gap.mean(dim=1), "other", "points") for name, gap in gaps.items()]
-    return every({
-        name: never(gap <= 0, why="a strict inequality").drawn(
-            *mean, Series("equality", [0, 1], [0, 0], "bound"),
-            x="weight λ", y="mean height of chords above f",
-        ) for name, gap in gaps.items()
-    })
+    return never(torch.cat(list(gaps.values())) <= 0, why="a strict inequality").drawn(
+        *mean, Series("equality", [0, 1], [0, 0], "bound"),
+        x="weight λ", y="mean height of chords above f",
+    )
 
 
 @claim(
-    control={"says": "exactly one"},
-    refutes=["minimizers"],
+    controls=[
+        Control({"says": "exactly one"}, ["minimizers"], "exactly one"),
+        Control({"convex": "not strictly"}, words="a flat bottom"),
+    ],
     source="Boyd and Vandenberghe 2004, sec. 4.2",
     misprint="strict convexity guarantees a unique global minimum",
 )
 def at_most_one_minimizer(
-    seed: Seed, *, boxes: Annotated[int, Range(10, 200)] = 40,
-    widest: Annotated[float, Range(8, 64)] = 32.0,
+    seed: Seed, *, starts: Annotated[int, Range(5, 60)] = 8,
+    widest: Annotated[float, Range(2, 10)] = 4.0,
+    convex: Literal["strictly", "not strictly"] = "strictly",
     says: Literal["at most one", "exactly one"] = "at most one",
 ) -> Evidence:
     r"""A strictly convex function has at most one minimizer; $e^x$, strictly convex, has none."""
-    rng = seed.torch()
-    shift, scale = 2 * float(rand(rng, 1)) - 1, 0.5 + float(rand(rng, 1))
-    half = torch.logspace(1, math.log2(widest), boxes, base=2.0, dtype=torch.float64)
-    center = half * (rand(rng, boxes) - 0.5) / 2
-    counts, lowest = [], {}
-    for name, f in zoo.STRICT.items():
-        slopes = vmap(grad(lambda x, f=f: f(scale * (x - shift))))
-        left, right = center - half, center + half
-        inside = (slopes(left) < 0) & (slopes(right) > 0)
-        for _ in range(100):  # f' grows: halving closes in on its change of sign, or on an end
-            middle = (left + right) / 2
-            rising = slopes(middle) > 0
-            left, right = torch.where(rising, left, middle), torch.where(rising, middle, right)
-        lowest[name] = (left + right) / 2
-        found = lowest[name][inside].sort().values
-        counts.append(int(len(found) > 0) + int((found.diff() > 1e-9).sum()))
-    counted = {
-        "at most one": at_most(counts, 1, why="a theorem: no exception"),
-        "exactly one": equal(counts, 1, tol=0, why="a count"),
-    }
+    rng, strict = seed.torch(), convex == "strictly"
+    shift, scale = 2 * rand(rng, 1) - 1, 0.5 + rand(rng, 1)
+    begin = shift + widest * torch.linspace(-1, 1, starts, dtype=shift.dtype)
+    half = widest * (0.01 + rand(rng, 100, 1))
+    counts, middles, drawn = [], [], []
+    for name, f in (zoo.STRICT if strict else zoo.FLAT).items():
+        moved = functools.partial(lambda f, x: f(scale * (x - shift)).sum(), f)
+        trace = newton(moved, begin, 45, damping=0.0 if strict else 1e-3)
+        found = trace[-1][(trace[-1] - trace[-2]).abs() < 1e-6].sort().values  # others go on
+        counts.append(int(len(found) > 0) + int((found.diff() > 1e-4).sum()))
+        drawn.append(Series(name, begin, trace[-1].clamp(-20, 20), "other", "points"))
+        if name in zoo.EVEN or not strict:  # two points of one height: were these minimizers ...
+            middles.append(chord_violation(moved, shift - half, shift + half, 0.5))
+    counted = at_most(counts, 1, why=EXACT) if says == "at most one" else equal(
+        counts, 1, tol=0, why=EXACT)
     return every({
-        "minimizers": counted[says].drawn(
-            *(Series(name, half, low, "other", "points") for name, low in lowest.items()),
-            Series("lower edge of the box", half, center - half, "bound"),
-            x="half the width of the box", y="lowest point in the box", log="x",
-        ),
-        "x^2": equal_to_rounding(lowest["x^2"], torch.full_like(half, shift)),
-        "e^x is lowest at the edge": equal_to_rounding(lowest["e^x"], center - half),
-    })
+        "minimizers": counted,
+        "lower in between": never(torch.cat(middles) >= 0, why="a strict inequality"),
+    }).drawn(*drawn, x="where Newton's method starts", y="where it ends, from -20 to 20")
 
 
 @claim(
-    control={"outer": "tanh"},
-    refutes=["h of f"],
+    controls=[
+        Control({"outer": "tanh"}, ["h of f"], "h = tanh, which is not convex"),
+        Control({"kept": False}, ["sum", "maximum", "f(Ax + b)", "on a line"], BROKEN),
+    ],
     source="Boyd and Vandenberghe 2004, sec. 3.2",
     misprint=r"$h\circ f$ is convex for convex $f$ and any non-decreasing $h$",
 )
 def preserving_operations(
-    seed: Seed, *, pairs: Pairs = 100_000, dim: Dim = 3,
-    outer: Literal["exp", "relu squared", "tanh"] = "exp",
+    seed: Seed, *, pairs: Pairs = 50_000, dim: Dim = 3,
+    outer: Literal["exp", "relu squared", "tanh"] = "exp", kept: bool = True,
 ) -> Evidence:
     r"""Sums, maxima, $f(Ax+b)$, lines, and $h\circ f$ with $h$ convex and rising keep convexity."""
     rng, h = seed.torch(), zoo.RISING[outer]
-    convex, made = zoo.operations(rng, dim, h)
+    made = zoo.operations(rng, dim, h, kept)
     x, y, lam = randn(rng, pairs, dim), randn(rng, pairs, dim), rand(rng, pairs)
-
-    def above(f: Function) -> Tensor:
+    parts = {}
+    for name, f in made.items():
         size = 1 + lam * vmap(f)(x).abs() + (1 - lam) * vmap(f)(y).abs()
-        return chord_violation(f, x, y, lam) / size
-
-    why = "a theorem; rounding stays below 1e-12 of the values"
-    parts = {name: never(above(f) > zoo.ROUNDING, why=why) for name, f in made.items()}
-    for name, f in convex.items():
-        parts[f"−{name} is concave"] = never(above(lambda x, f=f: -f(x)) < -zoo.ROUNDING, why=why)
+        parts[name] = never(chord_violation(f, x, y, lam) > zoo.ROUNDING * size, why=EXACT)
     t, ends = (torch.linspace(*ends, dtype=x.dtype) for ends in ((0, 2.2, 111), (1, 2, 2)))
     parts["h of f"] = parts["h of f"].drawn(
         Series(f"h = {outer}", t, h(t * t), "measured", "line"),
@@ -241,7 +231,11 @@ def preserving_operations(
     return every(parts)
 
 
-@claim(control={"factor": 1.1}, source="Nesterov 2018, sec. 2.1.3")
+@claim(
+    control={"factor": 1.1},
+    refutes=["monotonicity", "least eigenvalue", "f above tangent + μ/2 |y − x|²"],
+    source="Nesterov 2018, sec. 2.1.3",
+)
 def strong_convexity_claim(
     seed: Seed, *, dim: Dim = 5, condition: Annotated[float, Range(2, 1000)] = 20.0,
     pairs: Annotated[int, Range(50, 2000)] = 200, factor: Annotated[float, Range(0.5, 2)] = 1.0,
@@ -258,9 +252,10 @@ def strong_convexity_claim(
         return x @ H @ x / 2 + b @ x
 
     quotient, eigenvalue = strong_convexity(f, x, y)
-    why = "1e-6 of the least curvature: far above rounding"
+    why, lam = "1e-6 of the least curvature: far above rounding", rand(rng, pairs)
+    bend = torch.einsum("bi,ij,bj->b", y - x, H, y - x) / 2  # of f from x to y
     gap = tangent_violation(f, x, y) + mu / 2 * (y - x).square().sum(dim=1)
-    size = 1 + vmap(f)(x).abs() + vmap(f)(y).abs()
+    room = zoo.ROUNDING * (1 + vmap(f)(x).abs() + vmap(f)(y).abs())
     return every({
         "monotonicity": equal(quotient, mu, tol=1e-6 * mu, why=why).drawn(
             Series("pairs", (way @ Q[:, 0]) ** 2, growth_quotients(f, x, y)),
@@ -268,15 +263,14 @@ def strong_convexity_claim(
             x="share of the pair along the flattest direction", y="growth of the gradient",
         ),
         "least eigenvalue": equal(eigenvalue, mu, tol=1e-6 * mu, why=why),
-        "f above tangent + μ/2 |y − x|²": never(
-            gap > zoo.ROUNDING * size, why="equivalent; rounding stays below 1e-12 of the values"
-        ),
+        "f above tangent + μ/2 |y − x|²": never(gap > room, why=EXACT),
+        "tangents": equal_to_rounding(tangent_violation(f, x, y), -bend),
+        "chords": equal_to_rounding(chord_violation(f, x, y, lam), -lam * (1 - lam) * bend),
     })
 
 
 @claim(
-    control={"plus": "x^2"},
-    refutes=["order", "no μ is left", "curvature at ±r"],
+    control={"plus": "x^2"}, refutes=["order", "no μ is left", "curvature at ±r"],
     source="Nesterov 2018, sec. 2.1.3",
 )
 def strict_not_strong(
@@ -292,25 +286,20 @@ def strict_not_strong(
 
     found = [strong_convexity(f, r.view(1, 1), -r.view(1, 1)) for r in radii]
     quotients, curvatures = map(torch.stack, zip(*found, strict=True))
-    limit = power * (0.02 * widest) ** (power - 2)
+    rate, limit = power - 2, power * (0.02 * widest) ** (power - 2)
     return every({
         "order": slope(
-            radii, quotients, power - 2, tol=0.05, why="a power of r: rounding only",
+            radii, quotients, rate, tol=0.05, why="a power of r: rounding only",
             labels=("r", "growth of the gradient from −r to r"),
         ),
-        "no μ is left": tends_to(
-            radii, quotients, 0.0, tol=limit, why="what the power is at twice the least r"
-        ),
-        "curvature at ±r": equal_to_rounding(
-            curvatures, power * (power - 1) * radii ** (power - 2)
-        ),
+        "no μ is left": tends_to(radii, quotients, 0.0, tol=limit, why="its value at twice the r"),
+        "curvature at ±r": equal_to_rounding(curvatures, (power - 1) * power * radii ** rate),
         "strictly convex": never(chord_violation(f, x, y, 0.5) >= 0, why="a strict inequality"),
     })
 
 
 @claim(
-    control={"constant": "one for all b"},
-    refutes=["e^x up to b"],
+    control={"constant": "one for all b"}, refutes=["e^x up to b"],
     source="Rockafellar 1970; mean value theorem",
 )
 def lipschitz_is_sup_slope(
@@ -338,61 +327,49 @@ def lipschitz_is_sup_slope(
             Series("steepest pair", ends, found), Series(constant, ends, expected, "predicted"),
             x="b", y="slope of eˣ on (−∞, b]", log="y",
         ),
-        "closer pairs": tends_to(
-            gaps, ratios, 1.0, tol=1e-4, why="half the distance of the last pair, and rounding"
-        ),
+        "closer pairs": tends_to(gaps, ratios, 1.0, tol=1e-4, why="half the least gap; rounding"),
         **{f"x ↦ Wx in the {order}-norm": equal_to_rounding(
             lipschitz(lambda x: W @ x, x, y, norm=norm), torch.linalg.matrix_norm(W, order)
         ) for order, norm in zoo.NORMS.items()},
     })
 
 
-@claim(
-    control={"factor": 1.05},
-    refutes=["affine: no farther than at first", "affine: bound"],
-    source="Banach 1922, th. 6",
-)
+@claim(control={"factor": 1.05}, refutes=["not farther", "bound"], source="Banach 1922")
 def contraction(
     seed: Seed, *, factor: Annotated[float, Range(0.1, 1.05)] = 0.8, dim: Dim = 3,
     starts: Annotated[int, Range(1, 200)] = 20, steps: Annotated[int, Range(5, 500)] = 60,
 ) -> Evidence:
     r"""If $L<1$, the error after $t$ steps is at most $\frac{L^t}{1-L}\Vert x_1-x_0\Vert$."""
-    parts, times = {}, torch.arange(steps + 1, dtype=torch.float64)[:, None]
-    for name, (f, x, L, at) in zoo.contractions(seed.torch(), dim, starts, factor).items():
-        trace = x[None]
-        for _ in range(steps):
-            trace = torch.cat([trace, f(trace[-1:])])
+    times, ends, far, early, claims, drawn = torch.arange(steps + 1.0), [], [], [], [], ()
+    for f, x, L, at in zoo.contractions(seed.torch(), dim, starts, factor).values():
+        trace = zoo.iterates(f, x, steps)
         errors, first = (trace - at).norm(dim=2), (trace[1] - x).norm(dim=1)
-        bounds = L**times / (1 - L) * first if L != 1 else first + math.inf * (times + 1)
+        bounds = L ** times[:, None] / (1 - L) * first if L != 1 else first + math.inf * errors
         slack = 1e-12 * (1 + float(errors.max()))
-        parts |= {
-            f"{name}: no farther than at first": at_most(
-                errors[-1], errors[0], slack=slack, why="rounding"
-            ).drawn(
-                Series("error", times[:, 0], errors[:, 0] + 1e-17),
-                Series("bound", times[:, 0], bounds[:, 0].clamp(min=1e-17), "bound"),
-                x="step t", y="distance from the fixed point", log="y",
-            ),
-            f"{name}: bound": at_most(errors, bounds, slack=slack, why="a theorem; rounding"),
-        }
-        if L < 0.995:  # nearer to 1, ten thousand steps may not be enough
-            (found, claimed), (guessed, _) = (
-                fixed_point(f, x[0], 1e-6, rate=rate) for rate in (L, None)
-            )
-            ends = torch.stack([found[-1] - at, guessed[-1] - at]).norm(dim=1)
-            powers = L ** torch.arange(len(found), dtype=torch.float64)
-            parts |= {
-                f"{name}: fixed_point": at_most(
-                    ends, torch.tensor([1e-6, 1e-4]), why="rates it guesses are a little too low"
-                ),
-                f"{name}: its bounds": equal_to_rounding(claimed, powers / (1 - L) * first[0]),
-            }
-    return every(parts)
+        ends.append(errors[-1] - errors[0] - slack)
+        far.append((errors - bounds - slack).flatten())
+        drawn = drawn or (
+            Series("error", times, errors[:, 0] + 1e-17),
+            Series("bound", times, bounds[:, 0].clamp(min=1e-17), "bound"),
+        )
+        cases = (x[0], L), (at + 1e-7, L), (x[0], None)
+        for start, rate in cases if L < 0.995 else ():  # nearer to 1 it takes too long
+            found, claimed = fixed_point(f, start, 1e-6, rate=L) if rate else fixed_point(f, start)
+            sizes, wrong, bounds = zoo.stopped(found, rate, 1e-6 if rate else 1e-8)
+            early.append(wrong)
+            claims += [claimed - bounds, found[1:] - f(found[:-1])]
+            # what is left is at most L / (1 - L) times the last step
+            far.append((found[-1:] - at).norm(dim=1) - L / (1 - L) * sizes[-1] - slack)
+    return every({
+        "not farther": at_most(torch.cat(ends), 0, why="rounding is taken off"),
+        "bound": at_most(torch.cat(far), 0, why="a theorem, when rounding is taken off"),
+        "stops as soon as it may": never(torch.cat(early), why="the rule for what is left"),
+        "its bounds": equal_to_rounding(torch.cat([one.flatten() for one in claims]), 0.0),
+    }).drawn(*drawn, x="step t", y="distance from the fixed point", log="y")
 
 
 @claim(
-    control={"scaling": "D H D"},
-    refutes=["rescaled"],
+    control={"scaling": "D H D"}, refutes=["rescaled"],
     source="Boyd and Vandenberghe 2004, sec. 9.1.2",
 )
 def condition_number_claim(
@@ -400,7 +377,7 @@ def condition_number_claim(
     scaling: Literal["c H", "D H D"] = "c H",
 ) -> Evidence:
     r"""$\kappa\ge1$, $\kappa(cH)=\kappa(H)$, $\kappa(A^\top A)=\kappa(A)^2$, and $\kappa=L/\mu$."""
-    rng, sizes = seed.torch(), torch.logspace(-3, 3, 13, dtype=torch.float64)
+    rng, sizes = seed.torch(), torch.logspace(-30, 30, 13, dtype=torch.float64)
     H, Q = zoo.spd(rng, dim, condition)
     A, x, D = randn(rng, dim + 2, dim), randn(rng, 2 * dim, dim), torch.ones(13, dim).double()
     y = x + torch.cat([Q.mT, randn(rng, dim, dim)])  # along every eigenvector, and at random
@@ -416,6 +393,10 @@ def condition_number_claim(
         condition_number(H), condition_number(H @ mirror), condition_number(H @ H).sqrt(),
         lipschitz(grad(f), x, y) / strong_convexity(f, x, y)[0],
     ])
+    singular, squared = (condition_number(M) for M in (sizes[:, None, None] * (A @ A.mT), A.mT @ A))
+    eps, thin = torch.finfo(A.dtype).eps, torch.eye(50, 2).to(A)  # of 50 rows, 20 eps are nothing
+    thin[1, 1] = 20 * eps
+    near = [*condition_number(thin[:2].expand(50, 2, 2)), *map(condition_number, (thin, 0 * thin))]
     why = "1e-8 of κ: rounding"
     return every({
         "rescaled": equal(kappas, condition, tol=1e-8 * condition, why=why).drawn(
@@ -425,20 +406,15 @@ def condition_number_claim(
             y="condition number", log="xy",
         ),
         "H, with other signs, H², L/μ": equal(found, condition, tol=1e-8 * condition, why=why),
-        "A'A": equal(
-            condition_number(A.mT @ A) / condition_number(A) ** 2, 1.0, tol=1e-8, why=why
-        ),
+        "A'A": equal(squared.sqrt() / condition_number(A), 1.0, tol=1e-8, why=why),
         "at least 1": never(many < 1, why="the largest is no less than the least"),
-        "singular": equal(condition_number(A @ A.mT), math.inf, tol=0, why="a rank below its size"),
+        "singular, of any size": equal(singular, math.inf, tol=0, why="a rank below its size"),
+        "where rounding begins": equal(near, [1 / eps / 20] * 50 + [math.inf] * 2, tol=1, why=why),
     })
 
 
 @claim(
-    control={"form": "f + γ(g − c)"},
-    refutes=[
-        "relative entropy: γ = df*/dc", "nearest point of a plane: γ = df*/dc",
-        "lowest point of a sphere: γ = df*/dc",
-    ],
+    control={"form": "f + γ(g − c)"}, refutes=["γ = df*/dc"],
     source="Boyd and Vandenberghe 2004, sec. 5.5.3 and 5.6.3",
 )
 def lagrangian(
@@ -446,25 +422,29 @@ def lagrangian(
     form: Literal["f − γ(g − c)", "f + γ(g − c)"] = "f − γ(g − c)",
 ) -> Evidence:
     r"""Stationary points of $f-\gamma(g-c)$ solve $\min f$ s.t. $g=c$, and $\gamma=df^*/dc$."""
-    sign, h, parts = 1 if form == "f − γ(g − c)" else -1, 1e-4, {}
+    rng, sign, h, pairs, drawn = seed.torch(), 1 if form == "f − γ(g − c)" else -1, 1e-4, [], ()
     at = torch.tensor([c, c - h, c + h, 0.5, 1.0, 2.0, 3.0, 4.0], dtype=torch.float64)
     reach = torch.tensor([-0.3, 0.3], dtype=torch.float64)
-    for name, (f, g, start, solution, price, lowest) in zoo.constrained(seed.torch(), dim).items():
+    for f, g, start, solution, price, lowest in zoo.constrained(rng, dim).values():
         found = [lagrange(f, g, float(level), start(level)) for level in at]
         x, prices = map(torch.stack, zip(*found, strict=True))
-        values, prices = vmap(f)(x), sign * prices  # the multiplier of the other form is −γ
-        parts |= {
-            f"{name}: γ = df*/dc": equal(
-                prices[0], (values[2] - values[1]) / (2 * h), tol=1e-6,
-                why="a central difference errs by its step squared, 1e-8, times f*'''",
-            ).drawn(
-                *(Series("slope γ", level + reach, value + slope * reach, "other")
-                  for level, value, slope in zip(at[3:], values[3:], prices[3:], strict=True)),
-                Series("f(x*)", at[3:], values[3:]),
-                Series("in closed form", at[3:], lowest(at[3:]), "predicted"),
-                x="level c of the constraint", y="least f",
-            ),
-            f"{name}: x*": equal_to_rounding(x[0], solution(at[0])),
-            f"{name}: γ": equal_to_rounding(sign * prices[0], price(at[0])),
-        }
-    return every(parts)
+        values, slopes = vmap(f)(x), sign * prices  # the multiplier of the other form is −γ
+        rises = values[2:3] - values[1:2]
+        pairs.append(
+            [slopes[:1], rises / (2 * h), x[0], solution(at[0]), prices[:1], price(at[:1])]
+        )
+        drawn = drawn or (
+            *(Series("slope γ", level + reach, value + slope * reach, "other")
+              for level, value, slope in zip(at[3:], values[3:], slopes[3:], strict=True)),
+            Series("f(x*)", at[3:], values[3:]),
+            Series("in closed form", at[3:], lowest(at[3:]), "predicted"),
+        )
+    f, g, levels, start, *exact = zoo.two_planes(rng, dim, c)
+    x, prices = lagrange(f, g, levels, start)
+    pairs.append([x[:0], x[:0], x, exact[0], prices, exact[1]])
+    slopes, rises, points, solutions, prices, exact = map(torch.cat, zip(*pairs, strict=True))
+    why = "a central difference errs by its step squared, 1e-8, times a third derivative"
+    return every({
+        "γ = df*/dc": equal(slopes, rises, tol=1e-6, why=why),
+        "x*": equal_to_rounding(points, solutions), "γ": equal_to_rounding(prices, exact),
+    }).drawn(*drawn, x="level c of the constraint", y="least f")

@@ -5,9 +5,18 @@ from typing import Annotated, Literal
 
 import torch
 from torch import Tensor
-from torch.nn import functional
+from torch.nn import functional as F
 
-from principia.lab.evidence import Evidence, Series, claim, equal, equal_to_rounding, every, never
+from principia.lab.evidence import (
+    Control,
+    Evidence,
+    Series,
+    claim,
+    equal,
+    equal_to_rounding,
+    every,
+    never,
+)
 from principia.lab.params import Range
 from principia.lab.seeds import Seed
 from principia.mathematics.group import FiniteGroup, first_of, group_axioms, translates
@@ -18,22 +27,27 @@ EXACT = "a theorem about whole numbers: no slack"
 
 
 @claim(
-    control={"operation": "subtraction"},
-    refutes=["numbers: associativity", "numbers: identity", "numbers: inverse"],
+    controls=[
+        Control(
+            {"operation": "subtraction"}, ["associativity", "identity", "inverse"], "subtraction"
+        ),
+        Control({"operation": "sums up to n - 1"}, ["closure"], "sums that leave the clock face"),
+    ],
     source="Cayley 1854",
 )
 def axioms(
     seed: Seed, *, n: Numbers = 12, sides: Sides = 4,
-    operation: Literal["addition", "subtraction"] = "addition",
+    operation: Literal["addition", "subtraction", "sums up to n - 1"] = "addition",
 ) -> Evidence:
     r"""$\mathbb Z_n$, $D_4$, $S_3$, $S_4$ and $\mathbb Z_2\times S_3$ satisfy all four axioms."""
     tables = _tables(seed, n, sides, operation)
+    cases = [_all_cases(table) for table in tables.values()]
     parts = {
-        f"{name}: {axiom}": never(broken.sum(), of=broken.numel(), why=EXACT)
-        for name, table in tables.items() for axiom, broken in _all_cases(table).items()
+        axiom: never(torch.cat([one[axiom].flatten() for one in cases]), why=EXACT)
+        for axiom in cases[0]
     }
     # what the component says, of these tables and of copies with one wrong product
-    rng, judged = seed.child("mistakes").torch(), list(tables.values())
+    rng, judged = seed.child("mistakes").torch(), [*tables.values(), *_half_groups()]
     for table in judged * 4:
         a, b, product = (int(torch.randint(len(table) + k, (), generator=rng)) for k in (0, 0, 1))
         judged.append(table.clone())
@@ -45,7 +59,7 @@ def axioms(
         )
     ]
     parts["group_axioms, also of wrong tables"] = never(torch.tensor(mistaken), why=EXACT)
-    table = tables["numbers"]
+    table = tables["numbers"].clamp(max=n - 1)
     x, y = torch.unique(torch.stack([table[:, table].flatten(), table[table].flatten()]), dim=1)
     return every(parts).drawn(
         Series("all a, b, c", x, y), Series("equal", [0, n - 1], [0, n - 1], "predicted"),
@@ -59,6 +73,7 @@ def _tables(seed: Seed, n: int, sides: int, operation: str) -> dict[str, Tensor]
     numbers = {
         "addition": FiniteGroup.cyclic(n).table, "subtraction": (a[:, None] - a) % n,
         "multiplication": a[:, None] * a % n, "the second": a.expand(n, n),
+        "sums up to n - 1": (a[:, None] + a).clamp(max=n),  # n is what lies outside
     }
     tables = {
         "numbers": numbers[operation], "D": FiniteGroup.dihedral(sides).table, "S_3": S_3.table,
@@ -69,14 +84,26 @@ def _tables(seed: Seed, n: int, sides: int, operation: str) -> dict[str, Tensor]
     for name, table in tables.items():
         chance = torch.randperm(len(table), generator=rng)
         back = chance.argsort()
-        tables[name] = chance[table][back][:, back]
+        tables[name] = F.pad(chance, (0, 1), value=len(table))[table][back][:, back]
     return tables
+
+
+def _half_groups() -> list[Tensor]:
+    """Make tables that lack one thing: maps of two points to themselves, and functions of one."""
+    maps = list(itertools.product(range(2), repeat=2))  # 00, 01 (the identity), 10, 11
+    composed = torch.tensor([[maps.index((f[g[0]], f[g[1]])) for g in maps] for f in maps])
+    a = torch.arange(5)
+    # no inverses; an identity from one side alone; a maximum; one element; an inverse from one side
+    # alone; products outside, above and below
+    return [composed, composed.mT, a.expand(5, 5), torch.maximum(a[:, None], a), a[:1, None],
+            torch.tensor([[0, 1, 2], [1, 2, 0], [2, 1, 0]]), a[:2, None] * 4 - a[:2]]
 
 
 def _all_cases(table: Tensor) -> dict[str, Tensor]:
     """Try the axioms on all elements, pairs and triples: true where one is broken."""
     n = len(table)
-    wide = functional.pad(table, (0, 1, 0, 1), value=n)  # n is what lies outside
+    table = torch.where((table >= 0) & (table < n), table, n)  # n is what lies outside
+    wide = F.pad(table, (0, 1, 0, 1), value=n)
     neutral = torch.zeros(n + 1, dtype=torch.bool)
     neutral[:n] = (table == torch.arange(n)).all(dim=1) & (table.mT == torch.arange(n)).all(dim=1)
     undone = neutral[table]
@@ -87,30 +114,33 @@ def _all_cases(table: Tensor) -> dict[str, Tensor]:
 
 
 @claim(
-    control={"operation": "the second"},
-    refutes=["numbers: identities", "numbers: inverses"],
-    source="Cayley 1854",
+    control={"operation": "the second"}, refutes=["identities", "inverses"], source="Cayley 1854"
 )
 def unique_identity_and_inverse(
     seed: Seed, *, n: Numbers = 12, sides: Sides = 4,
     operation: Literal["addition", "the second"] = "addition",
 ) -> Evidence:
     r"""One $e$ alone has $ea=a$ for all $a$, and one $b$ alone $ba=e$; the same from the right."""
-    parts, drawn = {}, ()
+    neutral, undone, found, expected = [], [], [], []
     for name, table in _tables(seed, n, sides, operation).items():
         same = torch.arange(len(table))
-        neutral = torch.stack([(one == same).all(dim=1) for one in (table, table.mT)])
-        identity = first_of(neutral[0])
-        undone = torch.stack([table.mT == identity, table == identity])  # [side, a, b]
-        parts[f"{name}: identities"] = equal(neutral.sum(dim=1), 1, tol=0, why=EXACT)
-        parts[f"{name}: inverses"] = equal(undone.sum(dim=2), 1, tol=0, why=EXACT)
-        drawn = drawn or _by_element(("ba = e", "ab = e"), undone.sum(dim=2), 1)
+        neutral.append(torch.stack([(one == same).all(dim=1) for one in (table, table.mT)]))
+        identity = first_of(neutral[-1][0])
+        undone.append(torch.stack([table.mT == identity, table == identity]))  # [side, a, b]
         if name != "numbers" or operation == "addition":  # the component refuses what is no group
             group = FiniteGroup(table)
-            found = torch.stack([group.inverse(same), group.compose(group.identity, same)])
-            expected = torch.stack([first_of(undone[0]), same])
-            parts[f"{name}: component"] = equal(found, expected, tol=0, why=EXACT)
-    return every(parts).drawn(*drawn, x="element a", y="number of solutions b")
+            found += [group.inverse(same), group.compose(group.identity, same)]
+            expected += [first_of(undone[-1][0]), same]
+    inverses = [one.sum(dim=2) for one in undone]
+    identities = torch.stack([one.sum(dim=1) for one in neutral])
+    return every({
+        "identities": equal(identities, 1, tol=0, why=EXACT),
+        "inverses": equal(torch.cat(inverses, dim=1), 1, tol=0, why=EXACT),
+        "component": equal(torch.cat(found), torch.cat(expected), tol=0, why=EXACT),
+    }).drawn(
+        *_by_element(("ba = e", "ab = e"), inverses[0], 1),
+        x="element a", y="number of solutions b",
+    )
 
 
 def _by_element(names: tuple[str, str], values: Tensor, expected: int) -> tuple[Series, ...]:
@@ -145,24 +175,24 @@ def abelian(
     )
 
 
-@claim(control={"operation": "multiplication"}, refutes=["numbers"], source="Cayley 1854")
+@claim(control={"operation": "multiplication"}, source="Cayley 1854")
 def latin_square(
     seed: Seed, *, n: Numbers = 6, sides: Sides = 4,
     operation: Literal["addition", "multiplication"] = "addition",
 ) -> Evidence:
     r"""Every row and column of the table has every element once: $ab=ac$ only if $b=c$."""
-    parts, drawn = {}, ()
-    for name, table in _tables(seed, n, sides, operation).items():
-        seen = functional.one_hot(torch.stack([table, table.mT]), len(table)).amax(dim=2)
-        different = seen.sum(dim=2)  # (2, n)
-        parts[name] = equal(different, len(table), tol=0, why=EXACT)
-        drawn = drawn or _by_element(("ab", "ba"), different, len(table))
-    return every(parts).drawn(*drawn, x="element a", y="different products")
+    tables = list(_tables(seed, n, sides, operation).values())
+    seen = [F.one_hot(torch.stack([one, one.mT]), len(one)).amax(dim=2) for one in tables]
+    different = [one.sum(dim=2) for one in seen]  # (2, n)
+    shares = torch.cat([one / len(table) for one, table in zip(different, tables, strict=True)], 1)
+    return equal(shares, 1, tol=0, why=EXACT).drawn(
+        *_by_element(("ab", "ba"), different[0], n), x="element a", y="different products"
+    )
 
 
 @claim(
     control={"subsets": "random"},
-    refutes=["remainder", "order times index"],
+    refutes=["remainder", "order times index", "each element in one", "left cosets"],
     source="Lagrange 1771, in Roth 2001",
 )
 def lagrange(
@@ -172,16 +202,28 @@ def lagrange(
     r"""The order of a subgroup divides the order of the group, which its cosets split evenly."""
     group = FiniteGroup.symmetric(points)
     whole = len(group)
-    found = [torch.randperm(whole, generator=seed.torch())[:5].tolist()]
+    found, split = [torch.randperm(whole, generator=seed.torch())[:5].sort().values], translates
     if subsets == "subgroups":
-        pairs = itertools.combinations_with_replacement(range(whole), 2)
-        found = sorted({tuple(group.subgroup(pair).tolist()) for pair in pairs}, key=len)
+        pairs = [(), *itertools.combinations_with_replacement(range(whole), 2)]
+        found = [torch.tensor(one) for one in sorted(
+            {tuple(group.subgroup(pair).tolist()) for pair in pairs}, key=len
+        )]
     orders = torch.tensor([len(one) for one in found])
-    index = torch.tensor([len(translates(group.table, torch.tensor(one))) for one in found])
+    cosets = [
+        group.cosets(one.flip(0)) if subsets == "subgroups" else split(group.table, one)
+        for one in found
+    ]
+    index = torch.tensor([len(one) for one in cosets])
+    times = torch.stack([torch.bincount(one.flatten(), minlength=whole) for one in cosets])
+    # a and b are in one left coset if a^-1 b is in H
+    from_first = [group.compose(group.inverse(one[:, :1]), one) for one in cosets]
+    left = [one.sort(dim=1).values - H for one, H in zip(from_first, found, strict=True)]
     generated, ticks = [len(group.subgroup(a)) for a in range(whole)], torch.arange(1, whole + 1)
     return every({
         "remainder": equal(whole % orders, 0, tol=0, why=EXACT),
         "order times index": equal(orders * index, whole, tol=0, why=EXACT),
+        "each element in one": equal(times, 1, tol=0, why=EXACT),
+        "left cosets": equal(torch.cat([one.flatten() for one in left]), 0, tol=0, why=EXACT),
         "elements": equal(group.order(torch.arange(whole)), generated, tol=0, why=EXACT),
     }).drawn(
         Series("subsets H", orders, index), Series("|G| / |H|", ticks, whole / ticks, "predicted"),
@@ -189,30 +231,47 @@ def lagrange(
     )
 
 
-@claim(
-    control={"action": "right"},
-    refutes=["D: products", "S: products"],
-    source="Serre 1977, sec. 1.2",
-)
+@claim(control={"action": "right"}, refutes=["products"], source="Serre 1977, sec. 1.2")
 def regular_representation(
     seed: Seed, *, sides: Sides = 4, points: Annotated[int, Range(3, 4)] = 3,
     action: Literal["left", "right"] = "left",
 ) -> Evidence:
     r"""Matrices multiply like elements: $P_gP_h=P_{gh}$ and $P_{g^{-1}}=P_g^\top$."""
-    parts, drawn = {}, ()
-    for group in (FiniteGroup.dihedral(sides), FiniteGroup.symmetric(points)):
-        acting = group if action == "left" else FiniteGroup(group.table.mT)  # it sends h to hg
-        P, ways, g = acting.regular_matrices(), group.permutations, torch.arange(len(group))
-        products = P[:, None] @ P  # (n, n, n, n)
-        name = "S" if drawn else "D"
-        parts |= {
-            f"{name}: products": equal_to_rounding(products, P[group.table]),
-            f"{name}: inverses": equal_to_rounding(P[group.inverse(g)], P.mT),
-            f"{name}: columns": equal_to_rounding(P.argmax(dim=1), acting.table),
-            f"{name}: permutations": equal_to_rounding(ways[:, ways], ways[group.table]),
-        }
-        drawn = drawn or (
-            Series("all g, h", group.table.flatten(), first_of(products[..., group.identity] > 0)),
-            Series("gh", g, g, "predicted"),
-        )
-    return every(parts).drawn(*drawn, x="element gh", y="element to which P_g P_h sends e")
+    D, S, Z = FiniteGroup.dihedral(sides), FiniteGroup.symmetric(points), FiniteGroup.cyclic(5)
+    groups = [D, S, FiniteGroup.product(Z, S)]
+    # it may send h to hg
+    acting = [one if action == "left" else FiniteGroup(one.table.mT) for one in groups]
+    found: dict[str, list[Tensor]] = {"products": [], "inverses": [], "columns": []}
+    for group, other in zip(groups, acting, strict=True):
+        P, elements = other.regular_matrices(), torch.arange(len(group))
+        a, b = torch.randint(len(group), (2, 100), generator=seed.torch())
+        a, b = (torch.cat([one, elements]) for one in (a, b))
+        found["products"].append((P[a] @ P[b] - P[group.compose(a, b)]).flatten())
+        found["inverses"].append((P[group.inverse(elements)] - P.mT).flatten())
+        found["columns"].append((first_of(P.mT > 0) - other.table).flatten())
+    ways, g, P = S.permutations, torch.arange(len(D)), acting[0].regular_matrices()
+    listed = torch.tensor(list(itertools.permutations(range(points))))
+    known = _known_matrices(sides)
+    shifts, others = Z.regular_matrices(), S.regular_matrices()
+    pairs = torch.stack([torch.kron(p, q) for p in shifts for q in others])
+    products = P[:, None] @ P
+    return every({
+        **{name: equal_to_rounding(torch.cat(gaps), 0.0) for name, gaps in found.items()},
+        "permutations": equal_to_rounding(
+            torch.cat([ways[:, ways].flatten(), ways.flatten()]),
+            torch.cat([ways[S.table].flatten(), listed.flatten()]),
+        ),
+        "turns and reflections": equal_to_rounding(known[:, None] @ known, known[D.table]),
+        "pairs": equal_to_rounding(pairs, groups[2].regular_matrices()),
+    }).drawn(
+        Series("all g, h", D.table.flatten(), first_of(products[..., D.identity] > 0)),
+        Series("gh", g, g, "predicted"), x="element gh", y="element to which P_g P_h sends e",
+    )
+
+
+def _known_matrices(sides: int) -> Tensor:
+    """Turn a polygon: first without, then behind a reflection."""
+    angle = 2 * torch.pi * torch.arange(sides, dtype=torch.float64) / sides
+    c, s = angle.cos(), angle.sin()
+    turns = torch.stack([torch.stack([c, -s]), torch.stack([s, c])]).permute(2, 0, 1)
+    return torch.cat([turns, turns @ torch.diag(torch.tensor([1.0, -1.0]).to(turns))])
