@@ -48,7 +48,16 @@ def test_claims_catch_planted_bugs(old, new, claim):
     ("old", "new", "claim", "parts"),
     [
         ("(1 - self.eps) * soft + self.eps / classes", "(1 - self.eps) * soft",
-         "torch_is_the_uniform_case", ["as a part"]),
+         "torch_is_the_uniform_case",
+         ["as a part", "as a part, distributions", "as a part, several places"]),
+        ("eps: Rate = 0.1) -> None", "eps: Rate = 0.2) -> None", "torch_is_the_uniform_case",
+         ["as a part, by default"]),
+        ("bool(((sums - 1).abs() <= 1e-5).all()):\n        return", "False:\n        return",
+         "targets_are_distributions", ["distributions are taken"]),
+        ("clamp_max(bins - 1)", "clamp_max(bins - 2)", "calibrated_is_as_sure_as_right",
+         ["by SciPy"]),
+        ("(accuracy - confidence).abs()).sum()", "(accuracy - confidence)).sum()",
+         "calibrated_is_as_sure_as_right", ["expected calibration error"]),
     ],
 )
 def test_parts_catch_planted_bugs(old, new, claim, parts):

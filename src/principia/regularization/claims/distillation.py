@@ -1,17 +1,31 @@
 r"""Distillation: what is true of it, and what would refute it."""
 
-from typing import Annotated, Literal
+import copy
+from typing import Annotated, Any, Literal
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional as F
 
-from principia.lab.draws import randn
-from principia.lab.evidence import Evidence, Series, at_least, claim, equal, every, slope
+from principia.lab.draws import drawn_anew, randn
+from principia.lab.evidence import (
+    Evidence,
+    Series,
+    at_least,
+    claim,
+    equal,
+    equal_to_rounding,
+    every,
+    never,
+    slope,
+)
 from principia.lab.params import Range
 from principia.lab.seeds import Seed
+from principia.lab.training import Supervised, fit
 from principia.regularization.distillation import (
+    Distillation,
     DistillationLoss,
+    distill,
     soft_targets,
     softened_cross_entropy,
 )
@@ -176,3 +190,85 @@ def low_temperature_is_hard_labels(
             why="the distance of the targets, times differences of logits, which are below 10",
         ),
     })
+
+
+@claim(
+    control={"alpha_weighs": "the labels"},
+    refutes=["loss", "gradient", "distill", "Distillation", "by default"],
+    source="Hinton, Vinyals and Dean 2015, sec. 2",
+)
+def student_descends_the_weighted_sum(
+    seed: Seed, *, classes: Annotated[int, Range(3, 10)] = 4,
+    temperature: Annotated[float, Range(1, 30)] = 5.0,
+    alpha: Annotated[float, Range(0.1, 0.4)] = 0.3,
+    alpha_weighs: Literal["the teacher", "the labels"] = "the teacher",
+) -> Evidence:
+    r"""A student descends $\alpha T^2\ell_T+(1-\alpha)\ell$; its teacher stays as it is."""
+    rng, rows, lr = seed.torch(), 30, 0.1
+    x, y = randn(rng, rows, 5), torch.randint(classes, (rows,), generator=rng)
+    linear, drops = nn.utils.skip_init(nn.Linear, 5, classes), nn.Dropout(0.5)
+    teacher = nn.Sequential(drawn_anew(linear, rng), drops).eval()
+    start = drawn_anew(copy.deepcopy(linear), rng)
+    before, said = linear.weight.clone(), linear(x).detach()
+    logits = start(x).detach().requires_grad_()
+
+    def by_hand(student: Tensor, T: float, a: float) -> Tensor:
+        """Weigh torch's divergence, and the entropy of the teacher, against its cross-entropy."""
+        a = a if alpha_weighs == "the teacher" else 1 - a
+        p = (said / T).softmax(dim=1)
+        apart = F.kl_div((student / T).log_softmax(dim=1), p, reduction="batchmean")
+        soft = apart + torch.special.entr(p).sum() / rows
+        return a * T**2 * soft + (1 - a) * F.cross_entropy(student, y)
+
+    def stepped(T: float, a: float) -> Tensor:
+        net = copy.deepcopy(start)
+        slopes = torch.autograd.grad(by_hand(net(x), T, a), [*net.parameters()])
+        return _flat([p - lr * g for p, g in zip(net.parameters(), slopes, strict=True)])
+
+    def trained(way: str, **settings: float) -> tuple[Tensor, dict[str, Any]]:
+        net = copy.deepcopy(start)
+        sgd = torch.optim.SGD(net.parameters(), lr)
+        words: dict[str, Any] = {
+            "epochs": 1, "batch_size": rows, "validation": (x, y), "seed": seed.child("order"),
+        }
+        if way == "distill":
+            done = distill(teacher, net, (x, y), sgd, **settings, **words)
+        else:
+            part = Distillation(teacher, **settings)
+            done = fit(net, (x, y), Supervised(F.cross_entropy), sgd, callbacks=[part], **words)
+        return _flat([*net.parameters()]), {**done.history[0], "labels": F.cross_entropy(net(x), y)}
+
+    chosen = {"temperature": temperature, "alpha": alpha}
+    loss, seen = DistillationLoss(temperature, alpha), (said.clone().requires_grad_(), y)
+    pair = [loss(logits, *seen), by_hand(logits, temperature, alpha)]
+    slopes = [torch.autograd.grad(one, logits)[0] for one in (loss(logits, *seen), pair[1])]
+    (once, row), (always, other) = trained("distill", **chosen), trained("Distillation", **chosen)
+    standard = [trained(way)[0] for way in ("distill", "Distillation")]
+    first, nothing = DistillationLoss()(logits, *seen), DistillationLoss(temperature, 0.0)
+    missing = torch.full_like(y, -100)  # whose cross-entropy is NaN
+    alone = DistillationLoss(temperature, 1.0)(logits, said, missing)
+    ends = torch.stack([alone, nothing(logits, *seen)])
+    wanted = [by_hand(logits, temperature, 1.0 if alpha_weighs == "the teacher" else 0.0),
+              F.cross_entropy(logits, y)]
+    reached = torch.autograd.grad(pair[0], seen[0], allow_unused=True)[0] is not None
+    kept = [reached, not torch.equal(linear.weight, before), teacher.training]
+    return every({
+        "loss": equal_to_rounding(*pair),
+        "gradient": equal_to_rounding(*slopes),
+        "distill": equal_to_rounding(once, stepped(temperature, alpha)),
+        "Distillation": equal_to_rounding(always, stepped(temperature, alpha)),
+        "by default": equal_to_rounding(
+            torch.cat([first[None], *standard]),
+            torch.cat([by_hand(logits, 20, 0.9)[None], *[stepped(20, 0.9)] * 2]),
+        ),
+        "one of the two alone": equal_to_rounding(ends, torch.stack(wanted)),
+        "losses that are shown": equal_to_rounding(
+            [row["validation_loss"], other["validation_loss"], row["loss"], other["loss"]],
+            torch.stack([row["labels"], other["labels"], pair[0], pair[0]]),
+        ),
+        "the teacher": never(kept, why="no gradient, no step and no change of mode"),
+    })
+
+
+def _flat(tensors: list[Tensor]) -> Tensor:
+    return torch.cat([one.detach().flatten() for one in tensors])
