@@ -80,6 +80,11 @@ def torch_is_the_formula(
         initialize_(layers, "he", rng=seed.child("net").torch()).double()
         for norm in norm_layers(net.double()):
             _draw_affine(norm, rng)
+        its = [one for layer in net.modules() if isinstance(layer, nn.Conv2d | nn.Linear)
+               for one in layer.parameters()]
+        for one, other in zip(its, layers.parameters(), strict=True):
+            if one.ndim == 1:  # the biases, which are 0
+                one.data = other.data = randn(rng, len(one))
         x = h = randn(rng, 5, 2, 9, 9)
         for conv, block in zip(layers[:2], net.blocks, strict=True):
             h = F.max_pool2d(conv(h), 2)
@@ -90,7 +95,7 @@ def torch_is_the_formula(
 
 
 def _unbiased(x: Tensor, alpha: Tensor, beta: Tensor, eps: float = 1e-5) -> Tensor:
-    """Normalize by the variance that divides by m - 1, a plausible mistake."""
+    """Normalize by the variance that divides by m - 1."""
     var, mean = torch.var_mean(x, [axis for axis in range(x.ndim) if axis != 1], keepdim=True)
     return along(alpha, x) * (x - mean) / (eps + var).sqrt() + along(beta, x)
 
@@ -328,8 +333,7 @@ def bn_is_reparametrization(
     slopes = W * (alpha / length)[:, None]  # α is their length, w only their direction
     line, sums = beta + centered @ slopes.mT, layer(x).detach()
     measured = batch_norm_reference(sums, alpha, beta, eps=TINY)
-    population_statistics(bn, sums.split(30))
-    joined = fold_batch_norm(layer, bn.eval())
+    joined = fold_batch_norm(layer, population_statistics(bn, sums.split(30)).eval())
     some = sums[:, 0].argsort()[:: max(1, batch // 100)]
     return every({
         "outputs": equal_to_rounding(measured, line).drawn(
@@ -352,10 +356,9 @@ def gradient_is_projected(
     spreads = 0.5 + 2 * rand(rng, batches)
     x = (3 + spreads * randn(rng, batch, batches)).requires_grad_()
     sigma = x.detach().std(dim=0, correction=0)
+    y = batch_norm_reference(x, bn.weight, bn.bias, eps=TINY)
     if statistics == "constants":
         y = population_statistics(bn, [x.detach()]).eval()(x)
-    else:
-        y = batch_norm_reference(x, bn.weight, bn.bias, eps=TINY)
     (g,) = torch.autograd.grad(F.softplus(y + randn(rng, *x.shape)).sum(), y, retain_graph=True)
     (slope,) = torch.autograd.grad(y, x, g)
     normal = normalize(x.detach(), 0, eps=TINY)

@@ -4,6 +4,7 @@ import math
 from collections.abc import Callable
 from typing import Annotated, Any, Literal
 
+import numpy as np
 import torch
 from scipy import stats
 from torch import Tensor, nn
@@ -200,7 +201,10 @@ def _minimized(function: Any, shape: torch.Size) -> Tensor:
     return found
 
 
-@claim(control={"correction": False}, source="Patrini et al. 2017, theorem 2")
+@claim(
+    control={"correction": False}, refutes=["clean posterior"],
+    source="Patrini et al. 2017, theorem 2",
+)
 def forward_correction_recovers(
     seed: Seed, *, classes: Annotated[int, Range(2, 8)] = 3, correction: bool = True
 ) -> Evidence:
@@ -216,15 +220,25 @@ def forward_correction_recovers(
         return -(noisy * said).sum()
 
     found = _minimized(expected, posterior.shape).softmax(dim=1)
-    return equal(
-        found, posterior, tol=1e-6,
-        why="the statement; Newton's last step ends at rounding, through Π's inverse",
-    ).drawn(
-        Series("trained on noisy labels", range(classes), found[0], style="bars"),
-        Series("clean posterior", range(classes), posterior[0], "predicted", "points"),
-        Series("posterior of the noisy labels", range(classes), noisy[0], "other", "points"),
-        x="class", y="probability, at one input",
-    )
+    never_seen = torch.cat([Pi[:-2], Pi[-2:].sum(dim=0, keepdim=True), 0 * Pi[:1]])
+    logits = posterior.log().requires_grad_()
+    said = forward_correction(logits, never_seen)
+    (slopes,) = torch.autograd.grad(said[:, -1].sum(), logits)
+    return every({
+        "clean posterior": equal(
+            found, posterior, tol=1e-6,
+            why="the statement; Newton's last step ends at rounding, through Π's inverse",
+        ).drawn(
+            Series("trained on noisy labels", range(classes), found[0], style="bars"),
+            Series("clean posterior", range(classes), posterior[0], "predicted", "points"),
+            Series("posterior of the noisy labels", range(classes), noisy[0], "other", "points"),
+            x="class", y="probability, at one input",
+        ),
+        "product": equal_to_rounding(said.exp(), posterior @ never_seen.mT),
+        "no gradient of a class that is never seen": never(
+            ~(slopes.abs() < 1e-10), why="NaN would be one; rounding of numbers below 1"
+        ),
+    })
 
 
 @claim(control={"confidence": "too large"}, refutes=["accuracy"], source="Guo et al. 2017, sec. 2")
@@ -243,12 +257,16 @@ def calibrated_is_as_sure_as_right(
     full = count > 100  # enough for a standard error, whatever is drawn
     error = (sure * (1 - sure) / count.clamp_min(1)).clamp_min(1e-8).sqrt()
     largest, found = p.max(dim=1)
-    by_scipy = [  # counts as shares, so that rounding is that of small numbers
-        torch.as_tensor(stats.binned_statistic(largest, values, statistic, bins, (0, 1)).statistic)
+    ours, by_scipy, few = [], [], slice(0, 12)  # of which some are alone in their bins
+    for its, rows in ((sure, right, count), slice(None)), (reliability(p[few], y[few]), few):
+        once = torch.ones_like(largest[rows]) / samples  # so that counts are no large numbers
         for statistic, values in [
-            ("mean", largest), ("mean", found == y), ("sum", torch.full_like(largest, 1 / samples)),
-        ]
-    ]
+            ("mean", largest[rows]), ("mean", (found == y)[rows]), ("sum", once)
+        ]:
+            by_scipy.append(stats.binned_statistic(
+                largest[rows], values, statistic, len(its[0]), (0, 1)).statistic)
+        ours += [its[0], its[1], its[2].double() / samples]
+    rounded = equal_to_rounding(torch.cat(ours), np.nan_to_num(np.concatenate(by_scipy)))
     mean_gap = []
     for many in (bins, 15):  # the latter by default
         gaps = largest - (found == y).double()
@@ -263,16 +281,15 @@ def calibrated_is_as_sure_as_right(
             Series("as sure as right", [0, 1], [0, 1], "predicted", "line"),
             x="mean confidence of a bin", y="accuracy",
         ),
-        "by SciPy": equal_to_rounding(
-            torch.stack([sure, right, count.double() / samples]), torch.stack(by_scipy).nan_to_num()
-        ),
+        "by SciPy": rounded,
+        "15 bins, by default": equal(len(ours[-1]), 15, tol=0, why="a number"),
         "expected calibration error": equal_to_rounding(ece, mean_gap),
     })
 
 
 @claim(
-    control={"repaired": True}, refutes=["others are refused", "others are no predictions"],
-    source="by construction",
+    control={"repaired": True}, source="by construction",
+    refutes=["others are refused", "others are no predictions", "others are no labels"],
 )
 def targets_are_distributions(
     seed: Seed, *, classes: Annotated[int, Range(3, 10)] = 4, repaired: bool = False,
@@ -296,13 +313,29 @@ def targets_are_distributions(
         wrong = [each / each.sum(dim=0) for each in wrong]
         unlikely = [each.nan_to_num(0.0).softmax(dim=1) for each in unlikely]
 
-    def taken(made: list[Tensor], *uses: Callable[[Tensor], Any]) -> list[bool]:
-        return [not _refused(use, each) for each in made for use in uses]
+    def taken(made: list[Any], *uses: Callable[[Any], Any]) -> list[bool]:
+        return [not _told(use, each) for each in made for use in uses]
 
     uses = SoftCrossEntropy, lambda Pi: forward_correction(logits, Pi)
     right = [Pi, Pi.float(), one, one[torch.randperm(K, generator=rng)], Pi @ Pi,
              Pi * (1 + 5e-6), Pi * (1 - 5e-6)]
     measures = lambda p: reliability(p, y), lambda p: expected_calibration_error(p, y)
+    soft, bare = one[y], torch.zeros(5, 1)
+    others = [(logits, y + K), (logits, y - 1), (bare, 0 * y), (bare, soft[:, 0]),
+              (logits, soft.long())]
+    if repaired:
+        others = [(logits, labels) for labels in (y, y.int(), y, soft, soft)]
+    by_labels, by_classes = Supervised(F.cross_entropy), Supervised(
+        lambda found, wanted: (F.cross_entropy if repaired else F.nll_loss)(found, wanted))
+    smoothed = [LabelSmoothing(0.1).wrap(one) for one in (by_labels, by_classes)]
+    told, hints = [], [("rows", "transpose"), ("positive", "Divide each column")]
+    for each in wrong:
+        words, sums, below = _told(SoftCrossEntropy, each), each.sum(dim=0), bool((each < 0).any())
+        rows = bool(torch.allclose(each.sum(dim=1), one[0] * 0 + 1)) and not below
+        fit = {"rows": rows, "positive": bool(((sums > 0) & sums.isfinite()).all())
+               and not below and not rows}
+        told += [(hint in words) != fit[what] for what, hint in hints]
+        told.append(("a negative entry" in words) != below)
     why = "a column that is no distribution is no target, one that is one is a target"
     return every({
         "others are refused": never(taken(wrong, *uses), why=why),
@@ -310,12 +343,19 @@ def targets_are_distributions(
             [not it for it in taken(right, *uses) + taken([posterior, one[y]], *measures)], why=why
         ),
         "others are no predictions": never(taken(unlikely, *measures), why=why),
+        "others are no labels": never(
+            [*taken(others, lambda batch: smoothed[0](nn.Identity(), batch, rng)),
+             *taken([(logits, y)], lambda batch: smoothed[1](nn.Identity(), batch, rng))],
+            why="they are no classes, or the loss takes no distributions",
+        ),
+        "what is told": never(told, why="the way out that there is, and no other"),
     })
 
 
-def _refused(use: Callable[[Tensor], Any], given: Tensor) -> bool:
+def _told(use: Callable[[Any], Any], given: Any) -> str:
+    """Give the words with which something is refused; none if it is taken."""
     try:
         use(given)
-    except UsageError:
-        return True
-    return False
+    except UsageError as error:
+        return str(error)
+    return ""
