@@ -188,6 +188,16 @@ def test_convolutional_network_starts_alike_and_is_torchs_layers():
     assert ours(x).shape == (4, 7)
 
 
+def test_a_single_picture_is_enough_unless_a_feature_has_one_value():
+    x = torch.rand(1, 1, 4, 4, generator=generator())
+    assert ConvNet([1, 2], side=4)(x).shape == (1, 10)  # four places of each feature
+    assert ConvNet([1, 2, 2], side=4, batch_norm=False)(x).shape == (1, 10)
+    deep = ConvNet([1, 2, 2], side=4)
+    assert deep(x.expand(2, -1, -1, -1)).shape == (2, 10)
+    assert deep.eval()(x).shape == (1, 10)
+    assert deep.train().training  # by default
+
+
 def test_looking_along_the_gradient_changes_nothing():
     x, y = draw(64, 1, 8, 8).float(), torch.arange(64) % 10
 
@@ -250,3 +260,8 @@ def test_statistics_that_saw_no_batch_give_a_warning():
         population_statistics(net, [torch.rand(5, 1, 4, 4, generator=generator())]).eval()
         bn.train()(torch.randn(5, 3, generator=generator()))
         fold_batch_norm(layer, bn.eval())
+        for name, value in ("running_mean", 1.0), ("running_var", 2.0):  # one of the two is enough
+            seen = nn.BatchNorm1d(3).eval()
+            getattr(seen, name).fill_(value)
+            fold_batch_norm(layer, seen)
+        net.train()
