@@ -149,7 +149,8 @@ def t_squared_keeps_scale(
 
     limit = float((student - teacher).norm()) / classes / len(student)
     return equal(
-        norm(20 * spread) / norm(200 * spread), 1.0, tol=0.1, why="the statement: within 10 %"
+        [norm(20 * spread) / limit, norm(200 * spread) / limit], 1.0, tol=0.1,
+        why="the next order is a share spread / T of the limit, times numbers around 1",
     ).drawn(
         Series("norm of the gradient", temperatures, [norm(float(T)) for T in temperatures],
                style="line"),
