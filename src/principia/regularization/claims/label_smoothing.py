@@ -1,7 +1,7 @@
 r"""Label smoothing: what is true of it, and what would refute it."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Annotated, Any, Literal
 
 import numpy as np
@@ -301,10 +301,12 @@ def targets_are_distributions(
     moved = Pi[0, some] + 0.1  # below 0 in the first row, the sum as before
     negative = Pi - moved * one[:, [0]] * one[some] + moved * one[:, [1]] * one[some]
     spoiled = torch.where(one.bool() & (one[some] > 0), torch.nan, Pi)
-    wrong = [
-        Pi.mT, negative, negative.mT, spoiled, Pi * (1 + one[some]), Pi * (1 - 1e-4 * one[some]),
-        Pi * (1 + 1e-4 * one[some]), 0 * Pi, torch.full_like(Pi, torch.inf),
-    ]
+    ways = turn, divide, below = "pass its transpose", "Divide each column", "a negative entry"
+    wrong, told = zip(
+        (Pi.mT, [turn]), (negative, [below]), (negative.mT, [below]), (spoiled, []),
+        (Pi * (1 + one[some]), [divide]), (Pi * (1 - 1e-4 * one[some]), [divide]),
+        (Pi * (1 + 1e-4 * one[some]), [divide]), (0 * Pi, []), (torch.inf * Pi, []), strict=True,
+    )
     y, logits = torch.arange(5) % K, randn(rng, 5, K)
     unlikely = [logits, 1.01 * posterior, 0.99 * posterior, posterior * torch.nan,
                 posterior - one[some] + one[some - 1]]
@@ -313,7 +315,7 @@ def targets_are_distributions(
         wrong = [each / each.sum(dim=0) for each in wrong]
         unlikely = [each.nan_to_num(0.0).softmax(dim=1) for each in unlikely]
 
-    def taken(made: list[Any], *uses: Callable[[Any], Any]) -> list[bool]:
+    def taken(made: Iterable[Any], *uses: Callable[[Any], Any]) -> list[bool]:
         return [not _told(use, each) for each in made for use in uses]
 
     uses = SoftCrossEntropy, lambda Pi: forward_correction(logits, Pi)
@@ -328,14 +330,9 @@ def targets_are_distributions(
     by_labels, by_classes = Supervised(F.cross_entropy), Supervised(
         lambda found, wanted: (F.cross_entropy if repaired else F.nll_loss)(found, wanted))
     smoothed = [LabelSmoothing(0.1).wrap(one) for one in (by_labels, by_classes)]
-    told, hints = [], [("rows", "transpose"), ("positive", "Divide each column")]
-    for each in wrong:
-        words, sums, below = _told(SoftCrossEntropy, each), each.sum(dim=0), bool((each < 0).any())
-        rows = bool(torch.allclose(each.sum(dim=1), one[0] * 0 + 1)) and not below
-        fit = {"rows": rows, "positive": bool(((sums > 0) & sums.isfinite()).all())
-               and not below and not rows}
-        told += [(hint in words) != fit[what] for what, hint in hints]
-        told.append(("a negative entry" in words) != below)
+    said = [_told(SoftCrossEntropy, each) for each in wrong]
+    misled = [[way for way in ways if way in one] != its
+              for one, its in zip(said, told, strict=True)]
     why = "a column that is no distribution is no target, one that is one is a target"
     return every({
         "others are refused": never(taken(wrong, *uses), why=why),
@@ -348,7 +345,7 @@ def targets_are_distributions(
              *taken([(logits, y)], lambda batch: smoothed[1](nn.Identity(), batch, rng))],
             why="they are no classes, or the loss takes no distributions",
         ),
-        "what is told": never(told, why="the way out that there is, and no other"),
+        "what is told": never(misled, why="the way out that there is, and no other"),
     })
 
 
