@@ -134,7 +134,7 @@ def shared_subspace_helps(
             x="tasks", y="squared error of the weights of a task", log="xy",
         ),
         "error of separate fits": mean_is(alone, theory, why="mean of independent draws"),
-        "least squares by hand": equal_to_rounding(*_alternated(rng)),
+        "least squares by hand": _agree(*_alternated(rng)),
     })
 
 
