@@ -62,6 +62,10 @@ def pictures(*shape, seed=0):
         ("shifts=k, dims=-1)", "shifts=min(k, 2), dims=-1)", "full_orbit_fit_is_invariant"),
         ("return self(batch[0], rng), *batch[1:]", "return batch", "online_is_unbiased"),
         ("guises.shape[:2]).mean(dim=0)", "guises.shape[:2])[0]", "orbit_average_is_exact"),
+        ("guises.shape[:2]).mean(dim=0)", "guises.shape[:2]).mean(dim=0).neg()",
+         "orbit_average_is_exact"),
+        ("ends.low + (ends.high - ends.low) *", "ends.low + ends.high *",
+         "each_picture_has_its_own_draw"),
         ("pictures = _resampled(", "_resampled(", "augmentation_buys_invariance"),
     ],
 )
@@ -75,7 +79,9 @@ def test_claims_catch_planted_bugs(old, new, claim):
         ("tau(outputs)).norm()", "outputs).norm()", "conv_is_equivariant_not_invariant",
          ["commutes"]),
         ("(f(tau(x)) - outputs).norm()", "(f(x) - outputs).norm()",
-         "conv_is_equivariant_not_invariant", ["sees shifts"]),
+         "conv_is_equivariant_not_invariant", ["shifts are seen"]),
+        ("- outputs).norm() / outputs", "- outputs).norm() / -outputs",
+         "conv_is_equivariant_not_invariant", ["errors by hand"]),
     ],
 )
 def test_parts_catch_planted_bugs(old, new, claim, parts):

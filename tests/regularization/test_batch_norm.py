@@ -48,8 +48,9 @@ def trained(*layers):
         ("+ along(beta, x)\n", "- along(beta, x)\n", "torch_is_the_formula"),
         ("sum(dim=0) / sum(counts)", "mean(dim=0) / counts[0]", RUNNING),
         ("loader, around=mean))", "loader, around=0 * mean))", RUNNING),
-        ("for layer in dict.fromkeys(order):", "for layer in reversed(order):", RUNNING),
-        ("return fold(copy.deepcopy(layer).eval(), bn)", "return copy.deepcopy(layer)", RUNNING),
+        ("return fold(copy.deepcopy(layer).eval(), bn)", "return copy.deepcopy(layer)",
+         "bn_is_reparametrization"),
+        ("layer.running_var.copy_(", "layer.running_var.mul_(", "removes_constant_shift"),
         ("along(sigma, y) * y", "along(sigma, y) ** 2 * y", "activations_are_recoverable"),
         ("y = (y - along(bn.bias, y))", "y = (y + along(bn.bias, y))",
          "activations_are_recoverable"),
@@ -59,6 +60,24 @@ def trained(*layers):
 )
 def test_claims_catch_planted_bugs(old, new, claim):
     assert_caught(KEY, old, new, claim)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "claim", "parts"),
+    [
+        ("+ along(beta, x)\n", "- along(beta, x)\n", "torch_is_the_formula",
+         ["rows, gradient of beta", "sequences, gradient of beta", "pictures, gradient of beta"]),
+        ("return fold(copy.deepcopy(layer).eval(), bn)", "return copy.deepcopy(layer)",
+         "running_statistics_converge", ["folded"]),
+        ("for layer in dict.fromkeys(order):", "for layer in reversed(order):",
+         "running_statistics_converge", ["two layers"]),
+        ("hooks.enter_context(layer.register_forward_pre_hook(look))",
+         "layer.register_forward_pre_hook(look)",
+         "running_statistics_converge", ["nothing else of the model"]),
+    ],
+)
+def test_parts_catch_planted_bugs(old, new, claim, parts):
+    assert_caught(KEY, old, new, claim, parts=parts)
 
 
 def test_reference_is_scikit_learns_scaler_and_has_right_gradients():
@@ -116,6 +135,15 @@ def test_order_of_layers_is_that_of_their_use_and_modes_are_kept():
     torch.testing.assert_close(population_statistics(net, [x]).eval()(x), whole)
 
 
+def test_looking_at_a_model_leaves_no_hook():
+    net = trained(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.Linear(4, 4), nn.BatchNorm1d(4))
+    population_statistics(net, draw(20, 3).split(7))
+    with pytest.raises(RuntimeError, match="mat1"):  # not even where the data do not fit
+        population_statistics(net, [draw(20, 5)])
+    hooks = [(one._forward_pre_hooks, one._forward_hooks) for one in net.modules()]
+    assert not any(map(any, hooks))
+
+
 @pytest.mark.parametrize("affine", [True, False])
 @pytest.mark.parametrize("bias", [True, False])
 @pytest.mark.parametrize("layer", [
@@ -158,6 +186,16 @@ def test_convolutional_network_starts_alike_and_is_torchs_layers():
     expected = out.flatten(1) @ plain.head.weight.T + plain.head.bias
     torch.testing.assert_close(plain(x), expected)
     assert ours(x).shape == (4, 7)
+
+
+def test_a_single_picture_is_enough_unless_a_feature_has_one_value():
+    x = torch.rand(1, 1, 4, 4, generator=generator())
+    assert ConvNet([1, 2], side=4)(x).shape == (1, 10)  # four places of each feature
+    assert ConvNet([1, 2, 2], side=4, batch_norm=False)(x).shape == (1, 10)
+    deep = ConvNet([1, 2, 2], side=4)
+    assert deep(x.expand(2, -1, -1, -1)).shape == (2, 10)
+    assert deep.eval()(x).shape == (1, 10)
+    assert deep.train().training  # by default
 
 
 def test_looking_along_the_gradient_changes_nothing():
@@ -222,3 +260,8 @@ def test_statistics_that_saw_no_batch_give_a_warning():
         population_statistics(net, [torch.rand(5, 1, 4, 4, generator=generator())]).eval()
         bn.train()(torch.randn(5, 3, generator=generator()))
         fold_batch_norm(layer, bn.eval())
+        for name, value in ("running_mean", 1.0), ("running_var", 2.0):  # one of the two is enough
+            seen = nn.BatchNorm1d(3).eval()
+            getattr(seen, name).fill_(value)
+            fold_batch_norm(layer, seen)
+        net.train()

@@ -60,6 +60,27 @@ def test_claims_catch_planted_bugs(old, new, claim):
     assert_caught(KEY, old, new, claim)
 
 
+@pytest.mark.parametrize(
+    ("old", "new", "claim", "parts"),
+    [
+        ("taught = self.alpha * self", "taught = (self.alpha + 0.1) * self",
+         "student_descends_the_weighted_sum", ["one of the two alone"]),
+        ("return F.cross_entropy(found, target)", "return 2 * F.cross_entropy(found, target)",
+         "student_descends_the_weighted_sum", ["losses that are shown"]),
+        ("soft_targets(teacher.detach(), temperature)", "soft_targets(teacher, temperature)",
+         "student_descends_the_weighted_sum", ["the teacher"]),
+    ],
+)
+def test_parts_catch_planted_bugs(old, new, claim, parts):
+    assert_caught(KEY, old, new, claim, parts=parts)
+
+
+def test_the_teacher_comes_to_where_its_student_is():
+    teacher = nn.Linear(2, 3).eval()
+    Distillation(teacher).begin(nn.Linear(2, 3, device="meta"), {}, 1)
+    assert {one.device.type for one in teacher.parameters()} == {"meta"}
+
+
 def test_labels_remain_where_the_knobs_leave_most_doubt():
     claim = page(KEY).claim("low_temperature_is_hard_labels")
     worst = claim.function(Seed(0), classes=50, temperature=0.01, gap=0.2)

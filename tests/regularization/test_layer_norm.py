@@ -40,10 +40,15 @@ def test_claims_catch_planted_bugs(old, new, claim):
 @pytest.mark.parametrize(
     ("old", "new", "claim", "parts"),
     [
-        ("torch.var_mean(x, axes, correction=0,", "torch.var_mean(x, axes, correction=1,",
-         "torch_is_the_formula", ["network with batch norm", "one group", "instances"]),
         ("(norm(x @ W.mT) - before).abs().max()", "(norm(x @ W.mT) - before).max().clamp(max=0)",
          "invariances", ["batch norm, all rows shifted", "batch norm, one sample scaled"]),
+        ("(norm(x @ W.mT) - before).abs().max()", "(norm(x @ W.mT) - before).abs().mean()",
+         "invariances", ["what it writes down"]),
+        ("(x, first_row * W)", "(x, first_row**2 * W)", "invariances", ["what the table changes"]),
+        ("inputs: PositiveInt = 20,", "inputs: PositiveInt = 21,", "invariances",
+         ["20 features, by default"]),
+        ("(torch.randn(one, generator=rng,", "(torch.rand(one, generator=rng,", "invariances",
+         ["mean of the sums"]),
     ],
 )
 def test_parts_catch_planted_bugs(old, new, claim, parts):

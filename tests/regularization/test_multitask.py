@@ -71,6 +71,12 @@ def test_claims_catch_planted_bugs(old, new, claim):
          ["learned weights"]),
         ("total = self.alpha * self", "total = self", "masked_tasks_are_ignored",
          ["few labels, all inputs"]),
+        ("driver=\"gelsd\").solution[..., 0]", "driver=\"gelsd\").solution[..., 0] * 1.2",
+         "shared_subspace_helps", ["error of separate fits"]),
+        ("if sweep < sweeps:", "if sweep <= sweeps:", "shared_subspace_helps",
+         ["least squares by hand"]),
+        ("return self.decoder(self.encoder(x))", "return self.decoder(self.encoder(1.1 * x))",
+         "unlabelled_data_finds_the_subspace", ["loss that is left", "gradient"]),
         ("model.reconstruct(x * kept), x)", "model.reconstruct(x * kept), x * kept)",
          "unlabelled_data_finds_the_subspace", ["loss with holes"]),
     ],
@@ -186,6 +192,13 @@ def test_holes_are_a_price_on_the_weights():
     loss = SemiSupervisedLoss(corruption=p)(model, (many,), rng(3)).item()
     noise = float(errors.std()) / len(many) ** 0.5
     assert loss == pytest.approx(float(exact) / 4, abs=5 * noise)
+
+
+def test_without_corruption_every_entry_is_kept(monkeypatch):
+    """Also one for which the generator says exactly 0."""
+    monkeypatch.setattr(torch, "rand", lambda shape, **_: torch.zeros(shape))
+    model = SemiSupervised(nn.Identity(), nn.Identity(), nn.Identity())
+    assert SemiSupervisedLoss(corruption=0.0)(model, (randn(3, 4),), rng()) == 0
 
 
 def test_the_reconstruction_is_a_mean_over_samples_and_entries():

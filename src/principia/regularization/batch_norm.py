@@ -58,7 +58,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.utils import skip_init
-from torch.nn.utils.fusion import fuse_conv_bn_eval, fuse_linear_bn_eval
+from torch.nn.utils.fusion import fuse_conv_bn_eval
 
 from principia.lab.params import PositiveFloat, PositiveInt, checked, usage_error
 from principia.lab.training import evaluated
@@ -198,11 +198,7 @@ def fold_batch_norm(layer: nn.Linear | Conv, bn: _BatchNorm) -> nn.Linear | Conv
         domain = f"a linear or convolution layer with {bn.num_features} outputs"
         raise usage_error("fold_batch_norm", "layer", domain, layer)
     _warn_if_fresh("fold_batch_norm", bn)
-    if bn.weight is None:  # torch joins linear layers only with an α and a β
-        level = torch.zeros_like(bn.running_mean)
-        bn = copy.deepcopy(bn)
-        bn.weight, bn.bias = nn.Parameter(level + 1), nn.Parameter(level)
-    fold: Any = fuse_linear_bn_eval if isinstance(layer, nn.Linear) else fuse_conv_bn_eval
+    fold: Any = fuse_conv_bn_eval  # it scales the rows of any weights
     return fold(copy.deepcopy(layer).eval(), bn)
 
 

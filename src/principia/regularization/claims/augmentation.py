@@ -4,9 +4,12 @@ import copy
 import functools
 import itertools
 import math
+from collections.abc import Callable
 from typing import Annotated, Literal
 
+import numpy as np
 import torch
+from scipy import stats
 from torch import Tensor, nn
 from torch.func import grad, vmap
 from torch.nn import functional as F
@@ -15,14 +18,15 @@ from torch.optim import Adam
 from principia.lab.data.digits import digits
 from principia.lab.draws import rand, randn
 from principia.lab.evidence import (
+    Control,
     Evidence,
     Series,
     at_least,
-    at_most,
     claim,
     equal,
     equal_to_rounding,
     every,
+    follows,
     mean_is,
     standard_error,
 )
@@ -41,7 +45,6 @@ from principia.regularization.augmentation import (
     Shear,
     Shift,
     equivariance_error,
-    group_elements,
     invariance_error,
     orbit,
     orbit_average,
@@ -73,10 +76,13 @@ def online_is_unbiased(
     each = slopes(w, guises[all_draws, torch.arange(rows)], y)  # (pixels ** rows, pixels)
     mean = chances[all_draws].prod(dim=1) @ each
 
-    augment = Augment(Pick("shifts", chances=tuple(chances.tolist())))
+    augment = Augment(
+        Pick("shifts") if drawn == "equally" else Pick("shifts", chances=tuple(chances.tolist()))
+    )
     copies = x[:, None].repeat(COPIES, 1, 1, 1)  # one channel, and pictures of one row
-    batches = augment.prepare((copies,), rng)[0].view(COPIES, rows, 1, pixels)
-    found = slopes(w, batches, y)
+    shown, *labels = augment.prepare((copies, y.repeat(COPIES, 1)), rng)
+    batches = shown.view(COPIES, rows, 1, pixels)
+    found = vmap(grad(loss), in_dims=(None, 0, 0))(w, batches, *labels)
     axis = range(1, pixels + 1)
     return every({
         "mean over all draws": equal(mean, expanded, tol=1e-12, why="float64 rounding").drawn(
@@ -125,20 +131,27 @@ def full_orbit_fit_is_invariant(
 
 
 @claim(
-    control={"form": "printed"}, source="Cohen and Welling 2016; Azulay and Weiss 2019",
+    controls=[
+        Control({"form": "printed"}, ["shifts are seen"], "the misprint"),
+        Control({"beyond": "zeros"}, ["commutes", "mean"], "zeros around the picture"),
+    ],
+    source="Cohen and Welling 2016; Azulay and Weiss 2019",
     misprint="networks whose first layer is a convolution are translation invariant",
 )
 def conv_is_equivariant_not_invariant(
     seed: Seed, *, side: Annotated[int, Range(6, 24)] = 12,
     kernel: Annotated[int, Range(2, 5)] = 3, channels: Annotated[int, Range(1, 8)] = 4,
+    beyond: Literal["the other edge", "zeros"] = "the other edge",
     form: Literal["correct", "printed"] = "correct",
 ) -> Evidence:
     """A circular convolution commutes with shifts and sees them; the mean of it does not."""
     rng = seed.torch()
     x, weight = randn(rng, 5, 1, side, side), randn(rng, channels, 1, kernel, kernel)
 
+    mode = "circular" if beyond == "the other edge" else "constant"
+
     def layer(x: Tensor) -> Tensor:
-        return F.conv2d(F.pad(x, (0, kernel - 1) * 2, mode="circular"), weight).relu()
+        return F.conv2d(F.pad(x, (0, kernel - 1) * 2, mode=mode), weight).relu()
 
     shifts = range(1, side)
     taus = [functools.partial(torch.roll, shifts=(k, 2 * k), dims=(-1, -2)) for k in shifts]
@@ -151,14 +164,21 @@ def conv_is_equivariant_not_invariant(
         Series("equivariance error", shifts, moved, style="line"),
         Series("invariance error of the mean", shifts, pooled, "other", "line"),
     )
-    if form == "printed":
-        return at_most(changed, 1e-12, why=rounding).drawn(*picture, x="shift", y="relative error")
+    none = functools.partial(equal, expected=0, tol=1e-12, why=rounding)
+    # the same errors by NumPy, and those of a cube: c³ - 1 and c³ - c where x is multiplied by c
+    outputs = layer(x).numpy()
+    by_hand = [np.linalg.norm(np.roll(outputs, (k, 2 * k), (-1, -2)) - outputs) for k in shifts]
+    cubes = [error(lambda x: x**3, x, functools.partial(torch.mul, other=c))
+             for error in (invariance_error, equivariance_error) for c in (2, 3)]
     return every({
-        "commutes": at_most(moved, 1e-12, why=rounding).drawn(
-            *picture, x="shift", y="relative error"
+        "commutes": none(moved).drawn(*picture, x="shift", y="relative error"),
+        "shifts are seen": none(changed) if form == "printed" else at_least(
+            changed, 0.1, why="the statement: far from 0, for any shift"
         ),
-        "sees shifts": at_least(changed, 0.1, why="the statement: far from 0, for any shift"),
-        "mean": at_most(pooled, 1e-12, why=rounding),
+        "mean": none(pooled),
+        "errors by hand": equal_to_rounding(
+            [*changed, *cubes], [*(by_hand / np.linalg.norm(outputs)), 7, 26, 6, 24]
+        ),
     })
 
 
@@ -231,25 +251,42 @@ def orbit_average_is_exact(
     elements: Literal["all", "three in four"] = "all",
 ) -> Evidence:
     r"""The mean over the orbit, $\frac1{\lvert G\rvert}\sum_gf(gx)$, is invariant for any net."""
-    rng = seed.torch()
-    net = nn.Sequential(nn.Flatten(), MLP([side**2, hidden, hidden, 5], rng=rng))
-    x = torch.randn(20, 1, side, side, generator=rng)
-    whole = group_elements(x, group)
-    kept = torch.randperm(len(whole), generator=rng)
-    kept = kept if elements == "all" else kept[: 3 * len(whole) // 4]
-    average = orbit_average(net, [whole[k] for k in kept.tolist()])
-    with torch.no_grad():
-        plain, averaged = (orbit(x, [lambda x, g=g, f=f: f(g(x)) for g in whole])
-                           for f in (net, average))
-        changed = torch.stack([invariance_error(average, x, g) for g in whole])
-    axis = range(len(whole))
-    return at_most(changed, 1e-6, why="float32 rounding of sums in another order").drawn(
-        Series("average over the orbit", axis, averaged[:, 0, 0], style="line"),
-        Series("network", axis, plain[:, 0, 0], "other", "line"),
-        Series("mean of the network", axis, plain[:, 0, 0].mean().expand(len(axis)), "predicted",
-               "points"),
-        x="element of the group", y="first output for one picture",
+    rng, parts, drawn = seed.torch(), {}, ()
+    net = nn.Sequential(nn.Flatten(), MLP([side**2, hidden, hidden, 5], rng=rng)).double()
+    x = randn(rng, 20, 1, side, side)
+    for name in ("rotations", "square"):
+        whole = _turned_by_hand(name)
+        if elements == "all":
+            average = orbit_average(net, name)
+        else:
+            kept = torch.randperm(len(whole), generator=rng)[: 3 * len(whole) // 4]
+            average = orbit_average(net, [whole[k] for k in kept.tolist()])
+        with torch.no_grad():
+            plain, averaged = (torch.stack([f(g(x)) for g in whole]) for f in (net, average))
+            changed = torch.stack([invariance_error(average, x, g) for g in whole[1:]])
+        parts[f"invariant, {name}"] = equal(changed, 0, tol=1e-12, why="float64 rounding of sums")
+        parts[f"mean, {name}"] = equal_to_rounding(averaged[0], plain.mean(dim=0))
+        if name == group:
+            axis = range(len(whole))
+            drawn = (
+                Series("average over the orbit", axis, averaged[:, 0, 0], style="line"),
+                Series("network", axis, plain[:, 0, 0], "other", "line"),
+                Series("mean of the network", axis, plain[:, 0, 0].mean().expand(len(axis)),
+                       "predicted", "points"),
+            )
+    return every(parts).drawn(
+        *drawn, x="element of the group", y="first output for one picture"
     )
+
+
+def _turned_by_hand(group: str) -> list[Callable[[Tensor], Tensor]]:
+    """List the symmetries of the square as transposes and reversals, itself first."""
+    found: list[Callable[[Tensor], Tensor]] = []
+    for transposed, *flips in itertools.product((False, True), repeat=3):
+        if group == "square" or (sum(flips) + transposed) % 2 == 0:  # else it has a mirror image
+            axes = [axis for axis, flipped in zip((-2, -1), flips, strict=True) if flipped]
+            found.append(lambda x, t=transposed, axes=axes: (x.mT if t else x).flip(axes))
+    return found
 
 
 @claim(control={"sampled": "forwards"}, source="Jaderberg et al. 2015, sec. 3.2")
@@ -277,14 +314,70 @@ def resampled_at_the_inverse(
     mirrored = p.new_tensor([[-factor, -factor * lean], [0, factor]])  # and leaning, and larger
     A = mirrored @ p.new_tensor([[c, s], [-s, c]])
     t = A.sum(dim=1) * shift
-    places = (p - t) @ A.inverse().T if sampled == "backwards" else p @ A.T + t
+    places, sign = (p - t) @ A.inverse().T, 1
+    if sampled == "forwards":
+        places, sign = p @ A.T + t, -1
     expected = bright * (level + places @ slopes)
     inside = (places.abs() <= p.new_tensor([width - 1, height - 1]) / 2).all(dim=-1)
     middle, seen = height // 2, inside[height // 2]
-    return equal_to_rounding(found[inside], expected[inside]).drawn(
-        Series("transformed picture", u[middle], found[middle], style="points"),
-        Series("the plane at the mapped places", u[middle, seen], expected[middle, seen],
-               "predicted"),
-        Series("before", u[middle], x[middle], "other", "line"),
-        x="place along the middle row, in pixels from the center", y="gray value",
-    )
+    return every({
+        "one of each": equal_to_rounding(found[inside], expected[inside]).drawn(
+            Series("transformed picture", u[middle], found[middle], style="points"),
+            Series("the plane at the mapped places", u[middle, seen], expected[middle, seen],
+                   "predicted"),
+            Series("before", u[middle], x[middle], "other", "line"),
+            x="place along the middle row, in pixels from the center", y="gray value",
+        ),
+        "beyond the edges": equal_to_rounding(*_moved(randn(rng, 3, 1, 6, 6), 2 * sign)),
+    })
+
+
+def _moved(x: Tensor, shift: int) -> tuple[Tensor, Tensor]:
+    """Move squares right and down, with what is seen beyond each kind of edge; then by NumPy."""
+    found, rows, side = [], x.flatten(1), x.shape[-1]
+    for settings in {}, {"outside": "border"}, {"outside": "reflection"}:
+        for shown, given in (x, {}), (rows, {"side": side}):
+            same = Pick("rotations", chances=(1, 0, 0, 0))
+            augment = Augment(Brightness(0.5, 0.5), same, Shift(shift, shift), **settings, **given)
+            with torch.random.fork_rng([]):  # the global generator, on which nothing depends here
+                found.append(augment(shown).view_as(x))
+    wide = (0, 0), (0, 0), (2, 0), (2, 0)
+    expected = [np.pad(x.numpy() / 2, wide, mode)[..., :side, :side]
+                for mode in ("constant", "edge", "symmetric") for _ in range(2)]
+    return torch.stack(found), torch.as_tensor(np.stack(expected))
+
+
+@claim(control={"drawn": "once a batch"}, source="Simard, Steinkraus and Platt 2003, sec. 2")
+def each_picture_has_its_own_draw(
+    seed: Seed, *, pictures: Annotated[int, Range(500, 5000)] = 2000,
+    drawn: Literal["for each picture", "once a batch"] = "for each picture",
+) -> Evidence:
+    """Each picture is changed by numbers of its own, uniform between the two ends."""
+    rng, parts, cdfs = seed.torch(), {}, []
+    shift, turn, size = Shift(-1, 3), Rotate(-30, 60), Scale(0.5, 2)
+    lean, bright = Shear(-0.5, 1), Brightness(0.5, 2)
+
+    def matrices(warp: Shift | Rotate | Scale | Shear | Mirror) -> Tensor:
+        return own(warp.matrices(pictures, rng))
+
+    def own(values: Tensor) -> Tensor:
+        return values if drawn == "for each picture" else values[:1].expand_as(values)
+
+    moved, turned, scaled = map(matrices, (shift, turn, size))
+    grown = own(bright(torch.ones(pictures, 2, 3, 4, dtype=torch.float64), rng))
+    for name, one, values in [
+        ("right", shift, moved[:, 0, 2]), ("down", shift, moved[:, 1, 2]),
+        ("angle", turn, torch.atan2(turned[:, 0, 1], turned[:, 0, 0]).rad2deg()),
+        ("size", size, scaled[:, 0, 0]), ("lean", lean, matrices(lean)[:, 0, 1]),
+        ("brightness", bright, grown[:, 1, 2, 3]),
+    ]:
+        low, high = one.low, one.high
+        parts[name] = follows(values, stats.uniform(low, high - low), why="independent draws")
+        cdfs.append((values - low) / (high - low))
+    right, down = (2 * one - 1 for one in cdfs[:2])
+    mirrored = (matrices(Mirror())[:, 0, 0] < 0).double()
+    return every({
+        **parts,
+        "right and down apart": mean_is(right * down, 0, why="of a product of two draws"),
+        "mirrored": mean_is(mirrored, 0.5, why="a half, by default"),
+    })

@@ -8,20 +8,24 @@ from torch.nn import functional as F
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.utils import skip_init
 
+from principia.gradients.depth import deep_linear_gradients
 from principia.lab.data.digits import digits
-from principia.lab.draws import rand, randn
+from principia.lab.draws import drawn_anew, rand, randn
 from principia.lab.evidence import (
+    Control,
     Evidence,
     Series,
     claim,
     equal,
     equal_to_rounding,
     every,
+    never,
     within_errors,
 )
 from principia.lab.params import Range
 from principia.lab.seeds import Seed
 from principia.lab.training import accuracy
+from principia.optimization.sgd import ParallelMLP
 from principia.regularization.batch_norm import (
     ConvNet,
     along,
@@ -42,8 +46,9 @@ TINY = 1e-12  # δ of claims that hold for δ = 0; torch wants it above 0
 @claim(
     control={"variance": "unbiased"},
     refutes=[
-        "BatchNorm1d, outputs", "BatchNorm1d, gradient of x", "BatchNorm1d, gradient of alpha",
-        "BatchNorm2d, outputs", "BatchNorm2d, gradient of x", "BatchNorm2d, gradient of alpha",
+        *(f"{kind}, {what}" for kind in ("rows", "sequences", "pictures")
+          for what in ("outputs", "gradient of x", "gradient of alpha")),
+        "network",
     ],
     source="Ioffe and Szegedy 2015, algorithm 1",
 )
@@ -53,39 +58,75 @@ def torch_is_the_formula(
 ) -> Evidence:
     r"""`nn.BatchNorm1d` and `2d` are $\alpha(x-\mu)/\sigma+\beta$, forward and backward."""
     rng, parts = seed.torch(), {}
-    for bn, places in (nn.BatchNorm1d(features), ()), (nn.BatchNorm2d(features), (3, 2)):
+    formula = batch_norm_reference if variance == "biased" else _unbiased
+    for kind, bn, places in [
+        ("rows", nn.BatchNorm1d(features), ()),
+        ("sequences", nn.BatchNorm1d(features, eps=0.3), (4,)),
+        ("pictures", nn.BatchNorm2d(features), (3, 2)),
+    ]:
         x = 3 + 2 * randn(rng, batch, features, *places)
-        _draw_affine(bn, rng)
-        leaves = [x.requires_grad_(), bn.weight, bn.bias]
-        ours = batch_norm_reference(*leaves)
-        if variance == "unbiased":
-            var, mean = torch.var_mean(x, [axis for axis in range(x.ndim) if axis != 1],
-                                       keepdim=True)
-            ours = along(bn.weight, x) * (x - mean) / (bn.eps + var).sqrt() + along(bn.bias, x)
+        leaves = [x.requires_grad_(), *_draw_affine(bn, rng).parameters()]
+        ours = formula(*leaves, eps=0.3) if bn.eps == 0.3 else formula(*leaves)  # torch's default
         theirs, g = bn(x), randn(rng, *x.shape)
-        parts[f"{type(bn).__name__}, outputs"] = equal_to_rounding(ours, theirs)
+        parts[f"{kind}, outputs"] = equal_to_rounding(ours, theirs)
         slopes = [torch.autograd.grad(one, leaves, g) for one in (ours, theirs)]
         for name, *both in zip(("x", "alpha", "beta"), *slopes, strict=True):
-            parts[f"{type(bn).__name__}, gradient of {name}"] = equal_to_rounding(*both)
-    return every(parts)
+            parts[f"{kind}, gradient of {name}"] = equal_to_rounding(*both)
+    found, expected = [], []  # 9 pixels are halved to 4, then 2
+    for normed in (True, False):
+        net = ConvNet([2, 3, 4], side=9, batch_norm=normed, rng=seed.child("net").torch())
+        convs = (skip_init(nn.Conv2d, n, n + 1, 3, padding=1, bias=not normed) for n in (2, 3))
+        layers = nn.Sequential(*convs, skip_init(nn.Linear, 16, 10))
+        initialize_(layers, "he", rng=seed.child("net").torch()).double()
+        for norm in norm_layers(net.double()):
+            _draw_affine(norm, rng)
+        its = [one for layer in net.modules() if isinstance(layer, nn.Conv2d | nn.Linear)
+               for one in layer.parameters()]
+        for one, other in zip(its, layers.parameters(), strict=True):
+            if one.ndim == 1:  # the biases, which are 0
+                one.data = other.data = randn(rng, len(one))
+        x = h = randn(rng, 5, 2, 9, 9)
+        for conv, block in zip(layers[:2], net.blocks, strict=True):
+            h = F.max_pool2d(conv(h), 2)
+            h = (formula(h, *block[2].parameters()) if normed else h).relu()
+        found.append(net(x))
+        expected.append(layers[2](h.flatten(1)))
+    return every({**parts, "network": equal_to_rounding(torch.stack(found), torch.stack(expected))})
 
 
-def _draw_affine(bn: _BatchNorm, rng: torch.Generator) -> None:
+def _unbiased(x: Tensor, alpha: Tensor, beta: Tensor, eps: float = 1e-5) -> Tensor:
+    """Normalize by the variance that divides by m - 1."""
+    var, mean = torch.var_mean(x, [axis for axis in range(x.ndim) if axis != 1], keepdim=True)
+    return along(alpha, x) * (x - mean) / (eps + var).sqrt() + along(beta, x)
+
+
+def _draw_affine(bn: _BatchNorm, rng: torch.Generator) -> _BatchNorm:
     """Make a layer double, with scales in [1/2, 3/2] and normal levels."""
     bn.double()
-    with torch.no_grad():
-        bn.weight.copy_(0.5 + rand(rng, bn.num_features))
-        bn.bias.copy_(randn(rng, bn.num_features))
+    if bn.affine:
+        with torch.no_grad():
+            bn.weight.copy_(0.5 + rand(rng, bn.num_features))
+            bn.bias.copy_(randn(rng, bn.num_features))
+    return bn
 
 
 @claim(
-    control={"statistics": "running", "momentum": 1.0, "batch": 4},
-    refutes=["alone and in a batch"],
+    controls=[
+        Control(
+            {"statistics": "running", "momentum": 1.0, "batch": 4}, ["alone and in a batch"],
+            "the statistics of the last four samples",
+        ),
+        Control(
+            {"momentum_weighs": "the average so far"}, ["running mean"],
+            "the momentum of other libraries, 1 minus that of torch",
+        ),
+    ],
     source="Ioffe and Szegedy 2015, algorithm 2",
 )
 def running_statistics_converge(
     seed: Seed, *, samples: Annotated[int, Range(10_000, 200_000)] = 100_000,
     batch: Annotated[int, Range(2, 100)] = 50, momentum: Annotated[float, Range(0.01, 1)] = 0.1,
+    momentum_weighs: Literal["the new batch", "the average so far"] = "the new batch",
     statistics: Literal["population", "running"] = "population",
 ) -> Evidence:
     """A sample alone, by the statistics of all data, gets what it gets in a huge training batch."""
@@ -96,25 +137,34 @@ def running_statistics_converge(
     bn = nn.BatchNorm1d(n, momentum=momentum)
     net = nn.Sequential(layer, bn).double()
     _draw_affine(bn, rng)
+    new = momentum if momentum_weighs == "the new batch" else 1 - momentum
     with torch.no_grad():
         expected = net(torch.cat([data[:1], others]))[0]
         bn.reset_running_stats()
         average, alone = torch.zeros(n).double(), []
         for rows in data[:updates * batch].split(batch):
-            average = (1 - momentum) * average + momentum * layer(rows).mean(dim=0)
+            average = (1 - new) * average + new * layer(rows).mean(dim=0)
             net.train()(rows)
             alone.append(net.eval()(data[:1])[0])
         running = bn.running_mean.clone()  # type: ignore[union-attr]
         if statistics == "population":
             population_statistics(net, data.split(3000))
         found = net.eval()(data[:1])[0]
-        folded = fold_batch_norm(layer, bn)(data[:1])[0]
         pictures = rand(rng, 100, 1, 4, 4)
         deep = ConvNet([1, 3, 4], side=4, rng=rng).double()
-        single, whole = (
-            population_statistics(deep, pictures.split(size)).eval()(pictures) for size in (30, 7)
-        )
+        state = [one.clone() for one in deep.parameters()]
+        deep.blocks[1].eval()
+        batches = list(zip(pictures.split(30), torch.arange(100).split(30), strict=True))
+        population_statistics(deep, batches)  # of inputs and labels
+        modes = [one.training for one in norm_layers(deep)]
+        apart = [deep.eval()(pictures)]
+        apart.append(population_statistics(deep, pictures.split(7)).eval()(pictures))
         together = deep.train()(pictures)
+    changed = [
+        modes != [True, False], not deep.training,
+        *(bool(one._forward_pre_hooks or one._forward_hooks) for one in deep.modules()),
+        *(not torch.equal(*pair) for pair in zip(state, deep.parameters(), strict=True)),
+    ]
     spread = ((expected - bn.bias) / bn.weight).square()  # a Gaussian's sigma is known to 1/√(2N)
     error = bn.weight.abs() * ((2 + spread) / samples).sqrt()
     return every({
@@ -130,10 +180,32 @@ def running_statistics_converge(
             running, average, tol=1e-12 * (1 + float(average.abs().max())),
             why="an identity of averages: float64 rounding",
         ),
-        "folded": equal_to_rounding(folded, found),
-        "two layers, all data": equal_to_rounding(single, together),
-        "two layers, in other batches": equal_to_rounding(whole, together),
+        "folded": equal_to_rounding(*_folded(rng)),
+        "two layers": equal_to_rounding(torch.stack(apart), together.expand(2, -1, -1)),
+        "nothing else of the model": never(changed, why="its modes, parameters and hooks are kept"),
     })
+
+
+@torch.no_grad()
+def _folded(rng: torch.Generator) -> tuple[Tensor, Tensor]:
+    """Join layers of several kinds with the normalization behind them; give outputs of both."""
+    joined, apart, several = [], [], (nn.BatchNorm1d, nn.BatchNorm1d, nn.BatchNorm2d)
+    for kind, places, its in [(nn.Linear, (), ()), (nn.Conv1d, (7,), (2,)),
+                              (nn.Conv2d, (6, 5), ((3, 2),))]:
+        for bias, affine in (True, True), (False, True), (True, False):
+            layer = drawn_anew(skip_init(kind, 2, 3, *its, bias=bias), rng)
+            bn = _draw_affine(several[len(places)](3, affine=affine), rng)
+            x = 1 + randn(rng, 9, 2, *places)
+            bn(layer(x))  # running statistics that differ from those of the batch
+            joined.append(fold_batch_norm(layer, bn.eval())(x).flatten())
+            apart.append(bn(layer(x)).flatten())
+    net, x = ConvNet([1, 2, 3], side=8, rng=rng).double(), rand(rng, 9, 1, 8, 8)
+    population_statistics(net, [x]).eval()
+    for block in net.blocks:  # a positive scale commutes with the pooling between the two
+        joined.append(block[1](fold_batch_norm(block[0], block[2])(x)).relu().flatten())
+        x = block(x)
+        apart.append(x.flatten())
+    return torch.cat(joined), torch.cat(apart)
 
 
 @claim(control={"mode": "eval"}, source="Ioffe and Szegedy 2015, sec. 3.2")
@@ -209,7 +281,7 @@ def removes_constant_shift(
     seed: Seed, *, shift: Annotated[float, Range(0.1, 10)] = 1.0,
     hidden: Annotated[int, Range(8, 64)] = 32, mode: Literal["train", "eval"] = "train",
 ) -> Evidence:
-    """A constant that is added to all inputs of a batch changes neither scores nor accuracy."""
+    """A constant added to all inputs changes no score, with statistics of the same inputs."""
     x, y, x_test, y_test = digits()
     x, x_test = x.flatten(1).double(), x_test.flatten(1).double()
     layers = skip_init(nn.Linear, 64, hidden), skip_init(nn.Linear, hidden, 10)
@@ -220,10 +292,14 @@ def removes_constant_shift(
         adam.zero_grad()
         F.cross_entropy(net(x), y).backward()
         adam.step()
-    net.train(mode == "train")
     shifts = torch.linspace(0, shift, 9).double()
     with torch.no_grad():
-        scores = torch.stack([net(x_test + one) for one in shifts])
+        in_training = net.train()(x_test)
+        population_statistics(net, x.split(300))
+        scores = torch.stack([net.train(mode == "train")(x_test + one) for one in shifts])
+        if mode == "train":  # in use, statistics can be taken anew
+            population_statistics(net, (x_test + shift).split(50))
+        renewed = net.eval()(x_test + shift)
     right = [float(accuracy(one, y_test)) for one in scores]
     return every({
         "accuracy": equal(right[-1], right[0], tol=0, why="no score moves but by rounding").drawn(
@@ -231,14 +307,13 @@ def removes_constant_shift(
             Series("without a shift", shifts, right[:1] * 9, "predicted"),
             x="shift of all pixels", y="test accuracy, digits",
         ),
-        "scores": equal_to_rounding(scores[-1], scores[0]),
+        "scores": equal_to_rounding(scores[-1], in_training),
+        "in use, new statistics": equal_to_rounding(renewed, in_training),
     })
 
 
 @claim(
-    control={"form": "printed"},
-    refutes=["scale of w'x", "outputs", "length and direction"],
-    source="Kohler et al. 2019, sec. 2",
+    control={"form": "printed"}, source="Kohler et al. 2019, sec. 2",
     misprint=r"$\Vert w\Vert_\Sigma$, $\Sigma=\mathrm E[xx^\top]$, for inputs not centered",
 )
 def bn_is_reparametrization(
@@ -247,26 +322,26 @@ def bn_is_reparametrization(
     form: Literal["correct", "printed"] = "correct",
 ) -> Evidence:
     r"""$\mathrm{BN}(w^\top x)=\beta+\alpha\,w^\top(x-\mathrm Ex)/\Vert w\Vert_S$, $S$ centered."""
-    rng, bn = seed.torch(), nn.BatchNorm1d(1, eps=TINY)
-    _draw_affine(bn, rng)
-    x, w = mean + randn(rng, batch, dim) @ randn(rng, dim, dim) / dim**0.5, randn(rng, dim)
-    alpha, beta = bn.weight.detach(), bn.bias.detach()
+    rng, units = seed.torch(), 3
+    layer = drawn_anew(skip_init(nn.Linear, dim, units), rng)  # whose bias has no effect
+    bn = _draw_affine(nn.BatchNorm1d(units, eps=TINY), rng)
+    alpha, beta, W = (one.detach() for one in (bn.weight, bn.bias, layer.weight))
+    x = mean + randn(rng, batch, dim) @ randn(rng, dim, dim) / dim**0.5
     centered = x - x.mean(dim=0)
-    S = (centered if form == "correct" else x).mT @ (centered if form == "correct" else x) / batch
-    length = (w @ S @ w).sqrt()
-    measured = bn((x @ w)[:, None])[:, 0].detach()
-    line = beta + alpha * (centered @ w) / length
-    # length times direction: α is the length, w only a direction, measured by S instead of I
-    decoupled = beta + alpha * centered @ (w / w.norm()) * (w.norm() / length)
-    some = (x @ w).argsort()[:: max(1, batch // 100)]
+    of = centered if form == "correct" else x
+    length = (W @ (of.mT @ of / batch) * W).sum(dim=1).sqrt()
+    slopes = W * (alpha / length)[:, None]  # α is their length, w only their direction
+    line, sums = beta + centered @ slopes.mT, layer(x).detach()
+    measured = batch_norm_reference(sums, alpha, beta, eps=TINY)
+    joined = fold_batch_norm(layer, population_statistics(bn, sums.split(30)).eval())
+    some = sums[:, 0].argsort()[:: max(1, batch // 100)]
     return every({
-        "scale of w'x": equal_to_rounding((x @ w).std(correction=0), length),
         "outputs": equal_to_rounding(measured, line).drawn(
-            Series("batch normalization", (x @ w)[some], measured[some]),
-            Series("formula", (x @ w)[some], line[some], "predicted"), x="w'x", y="output",
+            Series("batch normalization", sums[some, 0], measured[some, 0]),
+            Series("formula", sums[some, 0], line[some, 0], "predicted"), x="w'x", y="output",
         ),
-        "length and direction": equal_to_rounding(measured, decoupled),
-        "centered inputs": equal_to_rounding(bn((centered @ w)[:, None])[:, 0], measured),
+        "weights of a single layer": equal_to_rounding(joined.weight, slopes),
+        "its bias": equal_to_rounding(joined.bias, beta - slopes @ x.mean(dim=0)),
     })
 
 
@@ -281,9 +356,9 @@ def gradient_is_projected(
     spreads = 0.5 + 2 * rand(rng, batches)
     x = (3 + spreads * randn(rng, batch, batches)).requires_grad_()
     sigma = x.detach().std(dim=0, correction=0)
+    y = batch_norm_reference(x, bn.weight, bn.bias, eps=TINY)
     if statistics == "constants":
-        population_statistics(bn, [x.detach()]).eval()
-    y = bn(x)
+        y = population_statistics(bn, [x.detach()]).eval()(x)
     (g,) = torch.autograd.grad(F.softplus(y + randn(rng, *x.shape)).sum(), y, retain_graph=True)
     (slope,) = torch.autograd.grad(y, x, g)
     normal = normalize(x.detach(), 0, eps=TINY)
@@ -310,21 +385,25 @@ def activations_are_recoverable(
 ) -> Evidence:
     r"""Given $\mu$ and $\sigma$ the map is invertible: nothing is lost of features that vary."""
     rng, dtype = seed.torch(), getattr(torch, precision)
-    bn = nn.BatchNorm1d(features)
-    _draw_affine(bn, rng)
     spread = 1.0 if feature == "varying" else 1e-10  # far below √δ: σ is √δ, and all outputs β
-    x = (spread * (3 + randn(rng, batch, features))).to(dtype)
-    bn.to(dtype)
-    var, mu = torch.var_mean(x, 0, correction=0)
-    again = invert(bn, bn(x), mu, (bn.eps + var).sqrt()).detach()
-    before, after = ((one - mu).double() / spread for one in (x, again))
-    unit = torch.finfo(dtype).eps
+    pairs = []
+    for bn, places in [
+        (nn.BatchNorm1d(features), ()), (nn.BatchNorm1d(features, affine=False), ()),
+        (nn.BatchNorm2d(features, eps=0.01), (2, 3)),
+    ]:
+        _draw_affine(bn, rng).to(dtype)
+        x = (spread * (3 + randn(rng, batch, features, *places))).to(dtype)
+        var, mu = torch.var_mean(x, [0, *range(2, x.ndim)], correction=0)
+        again = invert(bn, bn(x), mu, (bn.eps + var).sqrt()).detach()
+        pairs.append([((one - along(mu, x)).double() / spread).flatten() for one in (x, again)])
+    before, after = (torch.cat(one) for one in zip(*pairs, strict=True))
+    unit, few = torch.finfo(dtype).eps, slice(0, 1000)
     return equal(
         after, before, tol=100 * unit,
         why="rounding of y, whose level is below 5, divided by α ≥ 1/2, in units of the spread",
     ).drawn(
-        Series("recovered", before[:, 0], after[:, 0]),
-        Series("what was there", before[:, 0], before[:, 0], "predicted"),
+        Series("recovered", before[few], after[few]),
+        Series("what was there", before[few], before[few], "predicted"),
         x="value - mean, in units of the spread", y="recovered",
     )
 
@@ -340,20 +419,29 @@ def chain_update_has_all_orders(
 ) -> Evidence:
     r"""One step on $y=\prod_lw_lx$ adds a term for each set $S\subsetneq W$ of weights kept."""
     rng = seed.torch()
-    w = (0.5 + rand(rng, chains, depth)).requires_grad_()
-    x, target = 0.5 + rand(rng, chains), randn(rng, chains)
-    y = w.prod(dim=1) * x
-    (slope,) = torch.autograd.grad((y - target).square().sum() / 2, w)
+    nets = ParallelMLP([1] * (depth + 1), copies=chains, activation="identity", rng=rng).double()
+    for layer in nets.layers:
+        layer.weight.data, layer.bias.data = 0.5 + rand(rng, chains, 1, 1), 0 * layer.bias.data
+    x, target = 0.5 + rand(rng, chains, 1, 1), randn(rng, chains, 1, 1)
+    weights = [layer.weight for layer in nets.layers]
+    w = torch.cat(weights, dim=-1)[:, 0].detach()  # (chains, depth)
+    slope = torch.stack([
+        torch.cat(deep_linear_gradients([*one.view(depth, 1, 1)], its * its, its * goal))[:, 0]
+        for one, its, goal in zip(w, x, target, strict=True)
+    ])
+    sgd, y = torch.optim.SGD(weights, lr), nets(x)
+    ((y - target).square().sum() / 2).backward()
+    sgd.step()
+    x, y, new = (one.detach().flatten() for one in (x, y, nets(x)))
     subsets = torch.cartesian_prod(*[torch.tensor([0.0, 1.0]).double()] * depth)  # 1: in S
-    factors = subsets * w.detach()[:, None] - (1 - subsets) * lr * slope[:, None]
+    factors = subsets * w[:, None] - (1 - subsets) * lr * slope[:, None]
     terms = factors.prod(dim=2) * x[:, None]  # (chains, 2^depth), the last S is W
     orders = depth - subsets.sum(dim=1)
-    y, new = y.detach(), ((w - lr * slope).prod(dim=1) * x).detach()
     added = terms if form == "printed" else terms[:, :-1]
     by_order = torch.stack([terms[0, orders == k].sum() for k in range(1, depth + 1)])
     size = 1 + terms.abs().sum(dim=1)
     return equal(
-        y + added.sum(dim=1), new, tol=1e-12 * size, why="an identity: rounding of the sum's terms"
+        new, y + added.sum(dim=1), tol=1e-12 * size, why="an identity: rounding of the sum's terms"
     ).drawn(
         Series("terms up to this order", range(1, depth + 1),
                by_order.cumsum(dim=0) + (y[0] if form == "printed" else 0)),

@@ -1,17 +1,31 @@
 r"""Distillation: what is true of it, and what would refute it."""
 
-from typing import Annotated, Literal
+import copy
+from typing import Annotated, Any, Literal
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional as F
 
-from principia.lab.draws import randn
-from principia.lab.evidence import Evidence, Series, at_least, claim, equal, every, slope
+from principia.lab.draws import drawn_anew, randn
+from principia.lab.evidence import (
+    Evidence,
+    Series,
+    at_least,
+    claim,
+    equal,
+    equal_to_rounding,
+    every,
+    never,
+    slope,
+)
 from principia.lab.params import Range
 from principia.lab.seeds import Seed
+from principia.lab.training import Supervised, fit
 from principia.regularization.distillation import (
+    Distillation,
     DistillationLoss,
+    distill,
     soft_targets,
     softened_cross_entropy,
 )
@@ -75,16 +89,16 @@ def gradient_formula(
 ) -> Evidence:
     r"""$\partial\ell_T/\partial G=\frac1T(\mathrm{softmax}(G/T)-\mathrm{softmax}(F/T))$."""
     rng = seed.torch()
-    teacher, student = 3 * randn(rng, 2, 50, classes)
+    teacher, student = 3 * randn(rng, 2, 10, 5, classes)  # the mean is over all axes in front
     student.requires_grad_()
     (found,) = torch.autograd.grad(
-        len(student) * softened_cross_entropy(student, teacher, temperature), student
+        50 * softened_cross_entropy(student, teacher, temperature), student
     )
     difference = soft_targets(student, temperature) - soft_targets(teacher, temperature)
     expected = difference.detach() / (temperature if factor == "1 / T" else 1)
     return equal(found, expected, tol=1e-14, why="float64 rounding of numbers below 2").drawn(
-        Series("autograd", range(classes), found[0], style="points"),
-        Series("formula", range(classes), expected[0], "predicted", "bars"),
+        Series("autograd", range(classes), found[0, 0], style="points"),
+        Series("formula", range(classes), expected[0, 0], "predicted", "bars"),
         x="class", y="gradient of one row",
     )
 
@@ -135,7 +149,8 @@ def t_squared_keeps_scale(
 
     limit = float((student - teacher).norm()) / classes / len(student)
     return equal(
-        norm(20 * spread) / norm(200 * spread), 1.0, tol=0.1, why="the statement: within 10 %"
+        [norm(20 * spread) / limit, norm(200 * spread) / limit], 1.0, tol=0.1,
+        why="the next order is a share spread / T of the limit, times numbers around 1",
     ).drawn(
         Series("norm of the gradient", temperatures, [norm(float(T)) for T in temperatures],
                style="line"),
@@ -176,3 +191,92 @@ def low_temperature_is_hard_labels(
             why="the distance of the targets, times differences of logits, which are below 10",
         ),
     })
+
+
+@claim(
+    control={"alpha_weighs": "the labels"},
+    refutes=["loss", "gradient", "distill", "Distillation", "by default"],
+    source="Hinton, Vinyals and Dean 2015, sec. 2",
+)
+def student_descends_the_weighted_sum(
+    seed: Seed, *, classes: Annotated[int, Range(3, 10)] = 4,
+    temperature: Annotated[float, Range(1, 30)] = 5.0,
+    alpha: Annotated[float, Range(0.1, 0.4)] = 0.3,
+    alpha_weighs: Literal["the teacher", "the labels"] = "the teacher",
+) -> Evidence:
+    r"""A student descends $\alpha T^2\ell_T+(1-\alpha)\ell$; its teacher stays as it is."""
+    rng, rows, lr = seed.torch(), 30, 0.1
+    x, y = randn(rng, rows, 5), torch.randint(classes, (rows,), generator=rng)
+    linear, drops = nn.utils.skip_init(nn.Linear, 5, classes), nn.Dropout(0.5)
+    teacher = nn.Sequential(drawn_anew(linear, rng), drops).eval()
+    start = drawn_anew(copy.deepcopy(linear), rng)
+    before, said = linear.weight.clone(), linear(x).detach()
+    logits = start(x).detach().requires_grad_()
+
+    def by_hand(student: Tensor, T: float, a: float) -> Tensor:
+        """Weigh torch's divergence, and the entropy of the teacher, against its cross-entropy."""
+        a = a if alpha_weighs == "the teacher" else 1 - a
+        p = (said / T).softmax(dim=1)
+        apart = F.kl_div((student / T).log_softmax(dim=1), p, reduction="batchmean")
+        soft = apart + torch.special.entr(p).sum() / rows
+        return a * T**2 * soft + (1 - a) * F.cross_entropy(student, y)
+
+    def stepped(T: float, a: float) -> Tensor:
+        net = copy.deepcopy(start)
+        slopes = torch.autograd.grad(by_hand(net(x), T, a), [*net.parameters()])
+        return _flat([p - lr * g for p, g in zip(net.parameters(), slopes, strict=True)])
+
+    def trained(way: str, **settings: float) -> tuple[Tensor, dict[str, Any]]:
+        net = copy.deepcopy(start)
+        sgd = torch.optim.SGD(net.parameters(), lr)
+        words: dict[str, Any] = {
+            "epochs": 1, "batch_size": rows, "validation": (x, y), "seed": seed.child("order"),
+        }
+        if way == "distill":
+            done = distill(teacher, net, (x, y), sgd, **settings, **words)
+        else:
+            part = Distillation(teacher, **settings)
+            done = fit(net, (x, y), Supervised(F.cross_entropy), sgd, callbacks=[part], **words)
+        return _flat([*net.parameters()]), {**done.history[0], "labels": F.cross_entropy(net(x), y)}
+
+    chosen = {"temperature": temperature, "alpha": alpha}
+    loss, seen = DistillationLoss(temperature, alpha), (said.clone().requires_grad_(), y)
+    pair = [loss(logits, *seen), by_hand(logits, temperature, alpha)]
+    slopes = [torch.autograd.grad(one, logits)[0] for one in (loss(logits, *seen), pair[1])]
+    (once, row), (always, other) = trained("distill", **chosen), trained("Distillation", **chosen)
+    standard = [trained(way)[0] for way in ("distill", "Distillation")]
+    first, nothing = DistillationLoss()(logits, *seen), DistillationLoss(temperature, 0.0)
+    missing = torch.full_like(y, -100)  # whose cross-entropy is NaN
+    alone = DistillationLoss(temperature, 1.0)(logits, said, missing)
+    taught = Distillation(teacher, temperature=temperature, alpha=1.0).wrap(_must_not_run)
+    within = taught(start, (x, missing), torch.Generator())
+    ends = torch.stack([alone, within, nothing(logits, *seen)])
+    soft = by_hand(logits, temperature, 1.0 if alpha_weighs == "the teacher" else 0.0)
+    wanted = [soft, soft, F.cross_entropy(logits, y)]
+    reached = torch.autograd.grad(pair[0], seen[0], allow_unused=True)[0] is not None
+    kept = [reached, not torch.equal(linear.weight, before), teacher.training]
+    return every({
+        "loss": equal_to_rounding(*pair),
+        "gradient": equal_to_rounding(*slopes),
+        "distill": equal_to_rounding(once, stepped(temperature, alpha)),
+        "Distillation": equal_to_rounding(always, stepped(temperature, alpha)),
+        "by default": equal_to_rounding(
+            torch.cat([first[None], *standard]),
+            torch.cat([by_hand(logits, 20, 0.9)[None], *[stepped(20, 0.9)] * 2]),
+        ),
+        "one of the two alone": equal_to_rounding(ends, torch.stack(wanted)),
+        "losses that are shown": equal_to_rounding(
+            [row["validation_loss"], other["validation_loss"], row["loss"], other["loss"]],
+            torch.stack([row["labels"], other["labels"], pair[0], pair[0]]),
+        ),
+        "the teacher": never(kept, why="no gradient, no step and no change of mode"),
+    })
+
+
+def _must_not_run(*_: Any) -> Tensor:
+    """Be the loss of labels that nobody has."""
+    raise AssertionError("with alpha = 1 the loss of the training is not computed")
+
+
+def _flat(tensors: list[Tensor]) -> Tensor:
+    return torch.cat([one.detach().flatten() for one in tensors])

@@ -1,9 +1,12 @@
 r"""Label smoothing: what is true of it, and what would refute it."""
 
 import math
+from collections.abc import Callable, Iterable
 from typing import Annotated, Any, Literal
 
+import numpy as np
 import torch
+from scipy import stats
 from torch import Tensor, nn
 from torch.autograd.functional import hessian
 from torch.func import grad
@@ -11,14 +14,25 @@ from torch.nn import functional as F
 from torch.optim import LBFGS
 
 from principia.lab.draws import rand, randn
-from principia.lab.evidence import Evidence, Series, claim, equal, every
-from principia.lab.params import Range
+from principia.lab.evidence import (
+    Evidence,
+    Series,
+    claim,
+    equal,
+    equal_to_rounding,
+    every,
+    never,
+    within_errors,
+)
+from principia.lab.params import Range, UsageError
 from principia.lab.seeds import Seed
 from principia.lab.training import Supervised
 from principia.regularization.label_smoothing import (
     LabelSmoothing,
     SoftCrossEntropy,
+    expected_calibration_error,
     forward_correction,
+    reliability,
     uniform_confusion,
 )
 
@@ -28,7 +42,7 @@ FewClasses = Annotated[int, Range(2, 20)]
 
 @claim(
     control={"over": "the others"},
-    refutes=["value", "gradient"],
+    refutes=["value", "gradient", "in single precision"],
     source="Szegedy et al. 2016, sec. 7",
 )
 def torch_is_the_uniform_case(
@@ -46,16 +60,29 @@ def torch_is_the_uniform_case(
     logits.requires_grad_()
     pairs = [[loss(logits, y), torch.autograd.grad(loss(logits, y), logits)[0]]
              for loss in (ours, theirs)]
-    # as a part of any training it is the same targets
-    asked = LabelSmoothing(eps).wrap(Supervised(F.cross_entropy))
-    within = asked(nn.Identity(), (logits, y), rng)
+    # as a part of any training it is the same targets, of labels and of distributions
+    by_labels = Supervised(F.cross_entropy)
+    within = LabelSmoothing(eps).wrap(by_labels)(nn.Identity(), (logits, y), rng)
+    default = LabelSmoothing().wrap(by_labels)(nn.Identity(), (logits, y), rng)
+    soft, at_last = randn(rng, rows, classes).softmax(dim=1), logits[:48].view(6, 8, classes)
+    spread = LabelSmoothing(eps).wrap(by_labels)(nn.Identity(), (logits, soft), rng)
+    places = LabelSmoothing(eps).wrap(Supervised(lambda found, wanted: F.cross_entropy(
+        found.movedim(-1, 1), wanted.movedim(-1, 1))))
+    many = places(nn.Identity(), (at_last, y[:48].view(6, 8)), rng)
+    single = logits.detach().float()
     return every({
         name: equal(one.detach(), other.detach(), tol=1e-12, why="float64 rounding")
         for name, one, other in [
             ("value", pairs[0][0], pairs[1][0]), ("gradient", pairs[0][1], pairs[1][1]),
             ("as a part", within, pairs[1][0]),
+            ("as a part, by default", default, F.cross_entropy(logits, y, label_smoothing=0.1)),
+            ("as a part, distributions", spread,
+             F.cross_entropy(logits, soft, label_smoothing=eps)),
+            ("as a part, several places", many, theirs(logits[:48], y[:48])),
         ]
-    })
+    } | {"in single precision": equal(
+        ours(single, y), theirs(single, y), tol=1e-5, why="float32 rounding of numbers below 50"
+    )})
 
 
 @claim(control={"weights": "swapped"}, source="Szegedy et al. 2016, sec. 7")
@@ -174,7 +201,10 @@ def _minimized(function: Any, shape: torch.Size) -> Tensor:
     return found
 
 
-@claim(control={"correction": False}, source="Patrini et al. 2017, theorem 2")
+@claim(
+    control={"correction": False}, refutes=["clean posterior"],
+    source="Patrini et al. 2017, theorem 2",
+)
 def forward_correction_recovers(
     seed: Seed, *, classes: Annotated[int, Range(2, 8)] = 3, correction: bool = True
 ) -> Evidence:
@@ -183,16 +213,146 @@ def forward_correction_recovers(
     noisy = posterior @ Pi.mT  # of the labels that are seen
 
     def expected(logits: Tensor) -> Tensor:
-        said = forward_correction(logits, Pi) if correction else logits.log_softmax(dim=1)
+        if correction:  # of rows that have more axes in front
+            said = forward_correction(logits.view(5, 1, classes), Pi)[:, 0]
+        else:
+            said = logits.log_softmax(dim=1)
         return -(noisy * said).sum()
 
     found = _minimized(expected, posterior.shape).softmax(dim=1)
-    return equal(
-        found, posterior, tol=1e-6,
-        why="the statement; Newton's last step ends at rounding, through Π's inverse",
-    ).drawn(
-        Series("trained on noisy labels", range(classes), found[0], style="bars"),
-        Series("clean posterior", range(classes), posterior[0], "predicted", "points"),
-        Series("posterior of the noisy labels", range(classes), noisy[0], "other", "points"),
-        x="class", y="probability, at one input",
+    never_seen = torch.cat([Pi[:-2], Pi[-2:].sum(dim=0, keepdim=True), 0 * Pi[:1]])
+    logits = posterior.log().requires_grad_()
+    said = forward_correction(logits, never_seen)
+    (slopes,) = torch.autograd.grad(said[:, -1].sum(), logits)
+    return every({
+        "clean posterior": equal(
+            found, posterior, tol=1e-6,
+            why="the statement; Newton's last step ends at rounding, through Π's inverse",
+        ).drawn(
+            Series("trained on noisy labels", range(classes), found[0], style="bars"),
+            Series("clean posterior", range(classes), posterior[0], "predicted", "points"),
+            Series("posterior of the noisy labels", range(classes), noisy[0], "other", "points"),
+            x="class", y="probability, at one input",
+        ),
+        "product": equal_to_rounding(said.exp(), posterior @ never_seen.mT),
+        "no gradient of a class that is never seen": never(
+            ~(slopes.abs() < 1e-10), why="NaN would be one; rounding of numbers below 1"
+        ),
+    })
+
+
+@claim(control={"confidence": "too large"}, refutes=["accuracy"], source="Guo et al. 2017, sec. 2")
+def calibrated_is_as_sure_as_right(
+    seed: Seed, *, classes: Annotated[int, Range(2, 10)] = 3,
+    bins: Annotated[int, Range(2, 20)] = 7, samples: Annotated[int, Range(5000, 50_000)] = 20_000,
+    confidence: Literal["right", "too large"] = "right",
+) -> Evidence:
+    r"""Labels drawn from the model's own $p$: in each bin, $\mathrm{acc}_b=\mathrm{conf}_b$."""
+    rng = seed.torch()
+    logits = torch.cat([1.5 * randn(rng, samples, classes), torch.zeros(9, classes)])
+    logits[-9:, 1] = 1000.0  # confidences of 1
+    y = torch.multinomial(logits.softmax(dim=1), 1, generator=rng)[:, 0]
+    p = (logits if confidence == "right" else 2 * logits).softmax(dim=1)
+    sure, right, count = reliability(p, y, bins)
+    full = count > 100  # enough for a standard error, whatever is drawn
+    error = (sure * (1 - sure) / count.clamp_min(1)).clamp_min(1e-8).sqrt()
+    largest, found = p.max(dim=1)
+    ours, by_scipy, few = [], [], slice(0, 12)  # of which some are alone in their bins
+    for its, rows in ((sure, right, count), slice(None)), (reliability(p[few], y[few]), few):
+        once = torch.ones_like(largest[rows]) / samples  # so that counts are no large numbers
+        for statistic, values in [
+            ("mean", largest[rows]), ("mean", (found == y)[rows]), ("sum", once)
+        ]:
+            by_scipy.append(stats.binned_statistic(
+                largest[rows], values, statistic, len(its[0]), (0, 1)).statistic)
+        ours += [its[0], its[1], its[2].double() / samples]
+    rounded = equal_to_rounding(torch.cat(ours), np.nan_to_num(np.concatenate(by_scipy)))
+    mean_gap = []
+    for many in (bins, 15):  # the latter by default
+        gaps = largest - (found == y).double()
+        sums = stats.binned_statistic(largest, gaps, "sum", many, (0, 1)).statistic
+        mean_gap.append(abs(sums).sum() / len(p))
+    ece = [expected_calibration_error(p, y, bins), expected_calibration_error(p, y)]
+    return every({
+        "accuracy": within_errors(
+            right[full], sure[full], error=error[full], why="a share of independent labels"
+        ).drawn(
+            Series("accuracy", sure[full], right[full], error=error[full]),
+            Series("as sure as right", [0, 1], [0, 1], "predicted", "line"),
+            x="mean confidence of a bin", y="accuracy",
+        ),
+        "by SciPy": rounded,
+        "15 bins, by default": equal(len(ours[-1]), 15, tol=0, why="a number"),
+        "expected calibration error": equal_to_rounding(ece, mean_gap),
+    })
+
+
+@claim(
+    control={"repaired": True}, source="by construction",
+    refutes=["others are refused", "others are no predictions", "others are no labels"],
+)
+def targets_are_distributions(
+    seed: Seed, *, classes: Annotated[int, Range(3, 10)] = 4, repaired: bool = False,
+) -> Evidence:
+    r"""Columns of $\Pi$ are distributions; what has other columns is refused, and so are logits."""
+    rng, K = seed.torch(), classes
+    Pi, posterior = _confused(seed, K)
+    some, one = int(torch.randint(K, (1,), generator=rng)), torch.eye(K, dtype=torch.float64)
+    moved = Pi[0, some] + 0.1  # below 0 in the first row, the sum as before
+    negative = Pi - moved * one[:, [0]] * one[some] + moved * one[:, [1]] * one[some]
+    spoiled = torch.where(one.bool() & (one[some] > 0), torch.nan, Pi)
+    ways = turn, divide, below = "pass its transpose", "Divide each column", "a negative entry"
+    wrong, told = zip(
+        (Pi.mT, [turn]), (negative, [below]), (negative.mT, [below]), (spoiled, []),
+        (Pi * (1 + one[some]), [divide]), (Pi * (1 - 1e-4 * one[some]), [divide]),
+        (Pi * (1 + 1e-4 * one[some]), [divide]), (0 * Pi, []), (torch.inf * Pi, []), strict=True,
     )
+    y, logits = torch.arange(5) % K, randn(rng, 5, K)
+    unlikely = [logits, 1.01 * posterior, 0.99 * posterior, posterior * torch.nan,
+                posterior - one[some] + one[some - 1]]
+    if repaired:
+        wrong = [(each.nan_to_num(0.0, 1.0).abs() + 1e-3) for each in wrong]
+        wrong = [each / each.sum(dim=0) for each in wrong]
+        unlikely = [each.nan_to_num(0.0).softmax(dim=1) for each in unlikely]
+
+    def taken(made: Iterable[Any], *uses: Callable[[Any], Any]) -> list[bool]:
+        return [not _told(use, each) for each in made for use in uses]
+
+    uses = SoftCrossEntropy, lambda Pi: forward_correction(logits, Pi)
+    right = [Pi, Pi.float(), one, one[torch.randperm(K, generator=rng)], Pi @ Pi,
+             Pi * (1 + 5e-6), Pi * (1 - 5e-6)]
+    measures = lambda p: reliability(p, y), lambda p: expected_calibration_error(p, y)
+    soft, bare = one[y], torch.zeros(5, 1)
+    others = [(logits, y + K), (logits, y - 1), (bare, 0 * y), (bare, soft[:, 0]),
+              (logits, soft.long())]
+    if repaired:
+        others = [(logits, labels) for labels in (y, y.int(), y, soft, soft)]
+    by_labels, by_classes = Supervised(F.cross_entropy), Supervised(
+        lambda found, wanted: (F.cross_entropy if repaired else F.nll_loss)(found, wanted))
+    smoothed = [LabelSmoothing(0.1).wrap(one) for one in (by_labels, by_classes)]
+    said = [_told(SoftCrossEntropy, each) for each in wrong]
+    misled = [[way for way in ways if way in one] != its
+              for one, its in zip(said, told, strict=True)]
+    why = "a column that is no distribution is no target, one that is one is a target"
+    return every({
+        "others are refused": never(taken(wrong, *uses), why=why),
+        "distributions are taken": never(
+            [not it for it in taken(right, *uses) + taken([posterior, one[y]], *measures)], why=why
+        ),
+        "others are no predictions": never(taken(unlikely, *measures), why=why),
+        "others are no labels": never(
+            [*taken(others, lambda batch: smoothed[0](nn.Identity(), batch, rng)),
+             *taken([(logits, y)], lambda batch: smoothed[1](nn.Identity(), batch, rng))],
+            why="they are no classes, or the loss takes no distributions",
+        ),
+        "what is told": never(misled, why="the way out that there is, and no other"),
+    })
+
+
+def _told(use: Callable[[Any], Any], given: Any) -> str:
+    """Give the words with which something is refused; none if it is taken."""
+    try:
+        use(given)
+    except UsageError as error:
+        return str(error)
+    return ""

@@ -1,5 +1,8 @@
 r"""Weight normalization: what is true of it, and what would refute it."""
 
+import copy
+import re
+from collections.abc import Callable
 from typing import Annotated, Any, Literal
 
 import torch
@@ -7,11 +10,11 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.func import functional_call
 from torch.nn import functional as F
-from torch.nn.utils import parametrize
+from torch.nn.utils import parametrizations, parametrize
 
 from principia.lab.draws import drawn_anew, randn
 from principia.lab.evidence import Evidence, Series, claim, equal, equal_to_rounding, every, never
-from principia.lab.params import Range
+from principia.lab.params import Range, UsageError
 from principia.lab.seeds import Seed
 from principia.networks.mlp import MLP
 from principia.regularization.initialization import he_mlp
@@ -60,8 +63,12 @@ def torch_is_the_formula(
     kept = [torch.equal(halves(one)[1], w) for one, w in zip(net.layers, before, strict=True)]
     outputs = drawn_anew(net, rng)(x)
     parts["merged"] = equal_to_rounding(merge(net)(x), outputs)
-    plain = [not parametrize.is_parametrized(layer) for layer in net.layers]
-    why = "the weights become the directions; merging leaves plain layers"
+    linear = drawn_anew(nn.utils.skip_init(nn.Linear, 3, 3), rng)
+    others = nn.Sequential(copy.deepcopy(linear), normalize_weights(linear))
+    parametrizations.orthogonal(others[0])
+    plain = [not parametrize.is_parametrized(one) for one in [*net.layers, merge(others)[1]]]
+    plain.append(parametrize.is_parametrized(others[0]))
+    why = "the weights become the directions; merging leaves plain layers, and other kinds alone"
     return every({**parts, "in place": never([not one for one in kept + plain], why=why)})
 
 
@@ -114,11 +121,7 @@ def gradient_formulas(
     )
 
 
-@claim(
-    control={"decay": 0.1},
-    refutes=["length", "never shorter"],
-    source="Salimans and Kingma 2016, sec. 2.1",
-)
+@claim(control={"decay": 0.1}, source="Salimans and Kingma 2016, sec. 2.1")
 def gradient_is_orthogonal(
     seed: Seed, *, units: Units = 10, inputs: Dim = 20, lr: Annotated[float, Range(0.01, 2)] = 0.5,
     steps: Annotated[int, Range(10, 500)] = 100, decay: Annotated[float, Range(0, 0.5)] = 0.0,
@@ -141,7 +144,8 @@ def gradient_is_orthogonal(
     path, slopes = torch.stack(vs), torch.stack(gradients)  # steps (+ 1), units, inputs
     squares, growth = path.square().sum(dim=2), lr**2 * slopes.square().sum(dim=2)
     predicted = squares[0] + F.pad(growth.cumsum(dim=0), (0, 0, 1, 0))
-    along, before, after = (path[:-1] * slopes).sum(dim=2), squares[:-1], squares[1:]
+    along = (path[:-1] * path.diff(dim=0) / lr).sum(dim=2)  # of what the step really was
+    before, after = squares[:-1], squares[1:]
     rounding = "rounding of sums of squares, relative to them"
     return every({
         "length": equal((after - before - growth) / before, 0, tol=1e-12, why=rounding).drawn(
@@ -150,7 +154,8 @@ def gradient_is_orthogonal(
             x="step", y="|v|², mean of the units",
         ),
         "right angle": equal(
-            along / before.sqrt(), 0, tol=1e-12, why="rounding, of gradients around 1"
+            along / before, 0, tol=1e-12 * (1 + 1 / lr),
+            why="rounding of v, whose step is divided by η, and of gradients around 1",
         ),
         "never shorter": never(after < before * (1 - 1e-12), why="a theorem; rounding"),
     })
@@ -253,19 +258,21 @@ def no_batch_coupling(
         return torch.cat([one.flatten() for one in slopes])
 
     whole, shared = gradient(x), sum(map(gradient, x.tensor_split(workers)))
-    parts = {"outputs": equal_to_rounding(found[1:], found[:1].expand_as(found[1:])).drawn(
-        Series(f"{norm} norm, training mode", sizes, found[:, 0]),
-        Series("in the smallest batch", [1, samples], found[:1, 0].repeat(2), "predicted"),
-        x="samples in the batch", y="first output of the first sample", log="x",
-    )}
-    if norm == "weight":
-        parts["one at a time"] = equal_to_rounding(sum(map(gradient, x.split(1))), whole)
-    return every({**parts, "workers": equal_to_rounding(shared, whole)})
+    smallest = sum(map(gradient, x.split(fewest)))
+    return every({
+        "outputs": equal_to_rounding(found[1:], found[:1].expand_as(found[1:])).drawn(
+            Series(f"{norm} norm, training mode", sizes, found[:, 0]),
+            Series("in the smallest batch", [1, samples], found[:1, 0].repeat(2), "predicted"),
+            x="samples in the batch", y="first output of the first sample", log="x",
+        ),
+        "one at a time": equal_to_rounding(smallest, whole),
+        "workers": equal_to_rounding(shared, whole),
+    })
 
 
 @claim(
     control={"batch": "another"},
-    refutes=["variance", "mean"],
+    refutes=["variance", "mean", "places of pictures and of sequences"],
     source="Salimans and Kingma 2016, sec. 3",
 )
 def data_dependent_start(
@@ -281,21 +288,39 @@ def data_dependent_start(
     variance, mean = torch.var_mean(sums, 1, correction=0)  # of each layer and unit
     first = net.layers[0]
     v = halves(first)[1]
+    places, standard = _at_many_places(rng, batch)
     sigma, mu = torch.std_mean(x @ (v / v.norm(dim=1, keepdim=True)).mT, 0, correction=0)
-    why, places = "rounding, of numbers around 1", range(1, depth + 1)
+    why, numbers = "rounding, of numbers around 1", range(1, depth + 1)
     spreads = (one.std(dim=1, correction=0).mean(dim=1).detach() for one in (before, sums))
     return every({
         "variance": equal(variance, 1, tol=1e-6, why=why).drawn(
-            *(Series(name, places, one, role) for name, one, role in zip(
+            *(Series(name, numbers, one, role) for name, one, role in zip(
                 ("He's start", f"data-dependent, {batch} batch"), spreads,
                 ("other", "measured"), strict=True)),  # type: ignore[arg-type]
             Series("1", [1, depth], [1, 1], "predicted"),
             x="layer", y="standard deviation of the sums, mean of the units",
         ),
         "mean": equal(mean, 0, tol=1e-6, why=why),
+        "places of pictures and of sequences": equal_to_rounding(places, standard),
         "γ": equal_to_rounding(halves(first)[0].flatten() * sigma, torch.ones_like(sigma)),
         "b": equal_to_rounding(first.bias * sigma, -mu),
     })
+
+
+def _at_many_places(rng: torch.Generator, batch: str) -> tuple[Tensor, Tensor]:
+    """Give variances and means of units that are used at many places, and the numbers 1 and 0."""
+    skip, found = nn.utils.skip_init, []
+    for layer, shape, over in [
+        (skip(nn.Conv2d, 2, 3, (3, 2)), (5, 2, 6, 7), (0, 2, 3)),
+        (skip(nn.Conv1d, 3, 4, 2), (9, 3, 5), (0, 2)),
+        (skip(nn.Linear, 4, 3), (5, 6, 4), (0, 1)),
+    ]:
+        plain = drawn_anew(skip(nn.Linear, shape[-1], shape[-1]), rng)  # and left as it is
+        net = nn.Sequential(plain, normalize_weights(drawn_anew(layer, rng)))
+        x, other = 1 + randn(rng, 2, *shape)
+        sums = data_dependent_init(net, x)(x if batch == "same" else other)
+        found.append(torch.stack(torch.var_mean(sums, over, correction=0)))
+    return torch.cat(found, dim=1), torch.tensor([[1.0], [0.0]]).expand(2, 10)
 
 
 def _sums(net: MLP, x: Tensor) -> Float[Tensor, "L B m"]:
@@ -305,3 +330,41 @@ def _sums(net: MLP, x: Tensor) -> Float[Tensor, "L B m"]:
         found.append(layer(x))
         x = found[-1].relu()
     return torch.stack(found)
+
+
+@claim(control={"length": 1e-3}, source="by construction")
+def zero_has_no_direction(
+    seed: Seed, *, units: Annotated[int, Range(4, 50)] = 7, inputs: Dim = 5,
+    length: Annotated[float, Range(0, 1)] = 0.0,
+) -> Evidence:
+    r"""A unit with weights 0 has no direction, one of constant sums no scale: both are refused."""
+    rng = seed.torch()
+    number = int(torch.randint(2, units, (1,), generator=rng))  # neither the first nor the last
+    plain = drawn_anew(nn.utils.skip_init(nn.Linear, inputs, units), rng)
+    normal = normalize_weights(copy.deepcopy(plain))
+    gamma, v = (one.detach().clone() for one in halves(normal))
+    grad_w, one = randn(rng, units, inputs), number - 1
+    v[one] *= length
+    plain.weight.data[one] *= length
+    halves(normal)[1].data[one] = torch.eye(inputs)[0]  # sees the first input alone
+    x = randn(rng, 20, inputs)
+    x[:, 0] = 3 + length * x[:, 0]
+    wrong = {
+        "normalize_weights": _unit_refused(lambda: normalize_weights(nn.Sequential(plain))),
+        "weight_norm_gradient": _unit_refused(
+            lambda: weight_norm_gradient(grad_w, gamma.flatten(), v)
+        ),
+        "data_dependent_init": _unit_refused(lambda: data_dependent_init(normal, x)),
+    }
+    why = "the number of the unit; 0 if nothing is refused"
+    return every({name: equal(found, number, tol=0, why=why) for name, found in wrong.items()})
+
+
+def _unit_refused(call: Callable[[], Any]) -> int:
+    """Give the number of the unit that is told to be wrong."""
+    try:
+        call()
+    except UsageError as error:
+        named = re.search(r"Unit (\d+)", str(error))
+        return int(named[1]) if named else -1
+    return 0
