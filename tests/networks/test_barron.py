@@ -58,6 +58,16 @@ def test_claims_catch_planted_bugs(old, new, claim):
         ("left = left - Q[:, k] * (Q[:, k] @ left)",
          "left = left - 2 * Q[:, k] * (Q[:, k] @ left)", "barron_bound",
          ["n = 1: the network itself", "n = 2: the network itself", "n = 5: the network itself"]),
+        ("lgamma(n / 2)", "lgamma((n + 2) / 2)", "barron_constant",
+         ["closed form", "Barron's own constant"]),
+        ("W = F.normalize(torch.randn(", "W = F.normalize(torch.rand(", "barron_bound",
+         ["units on offer, directions"]),
+        ("(0.5, 5.0)", "(0.4, 5.0)", "barron_bound", ["units on offer, sharpness"]),
+        ("return W, -(W * x", "return W, (W * x", "barron_bound",
+         ["units on offer, each bends at a sample"]),
+        ("torch.randint(len(x),", "torch.randint(len(x) // 2,", "barron_bound",
+         ["units on offer, at many of them"]),
+        ("= 400", "= 300", "barron_bound", ["units on offer, by default 400"]),
     ],
 )
 def test_parts_catch_planted_bugs(old, new, claim, parts):
