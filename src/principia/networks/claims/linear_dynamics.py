@@ -62,9 +62,38 @@ def whitening(
         parts[f"{name}: and back"] = equal(model.inverse_transform(Z), X, tol=1e-8, why=why)
     root, moment = Whitener(kind="zca", center=False).fit(X).transform(unit), X.T @ X / len(X)
     parts["zca is the inverse root"] = equal(root @ root @ moment, unit, tol=1e-8, why=why)
-    more = Whitener().fit(np.hstack([X, X[:, :1] - X[:, 1:2]]))
-    parts["a dependent column is dropped"] = equal(more.dropped_, 1, tol=0, why="a count")
-    return every(parts)
+    more = np.hstack([X, X[:, :1] - X[:, 1:2]])
+    pca, zca = Whitener().fit(more), Whitener(kind="zca").fit(more)  # centered, without a word
+    widths = [pca.transform(more).shape[1], zca.transform(more).shape[1]]
+    named = [len(one.get_feature_names_out()) for one in (pca, zca)]
+    parts["a dependent column is dropped"] = equal(
+        [pca.dropped_, zca.dropped_, *widths, *named], [1, 1, *[inputs, inputs + 1] * 2], tol=0,
+        why="counts: dropped columns, and those that come out",
+    )
+    new, start = X[:50] ** 2, X - X.mean(axis=0)
+    by_inverse = (new - X.mean(axis=0)) @ np.linalg.inv(start.T @ start / len(X))
+    scores = Whitener().fit(X).transform(new)
+    parts["distances of new inputs"] = equal(
+        scores @ scores.T / len(X), by_inverse @ (new - X.mean(axis=0)).T / len(X), tol=1e-8,
+        why=why)
+    return every({**parts, "what is dropped": _dropped(seed.child("dropped"))})
+
+
+def _dropped(seed: Seed) -> Evidence:
+    """Count directions of which too little is there, at all sizes of the inputs."""
+    unit = frame(seed, SAMPLES, 5).numpy()
+    unit = SAMPLES**0.5 * np.linalg.qr(unit - unit.mean(axis=0))[0]  # of mean 0 and moment 1
+    shares = np.sqrt([1, 0.5, 0.02, 1.2e-8, 0.8e-8])
+    counts = [Whitener(center=False, **options).fit(size * unit * shares).dropped_
+              for size in (1e-4, 1.0, 1e4) for options in ({}, {"eps": 1e-2}, {"eps": 0.1})]
+    # 2e7 and a little, with a constant that is off by rounding when its mean is subtracted
+    far = np.column_stack([2e7 + 1e-2 * unit[:, 0], 1e-3 * unit[:, 1], np.full(SAMPLES, 2e7 / 3)])
+    counts.append(Whitener(eps=1e-14).fit(far).dropped_)
+    moments = Whitener(center=False).fit(unit * shares).moments_
+    return every({
+        "how many": equal(counts, [1, 2, 3] * 3 + [1], tol=0, why="a count"),
+        "moments of the others": equal_to_rounding(moments, shares[:4] ** 2),
+    })
 
 
 def _correlated(seed: Seed, inputs: int, condition: float) -> Tensor:
@@ -150,6 +179,7 @@ def exponential_flow(
     ends = torch.stack([_euler(gradient, (start,), lr * time, count)[0] for count in COUNTS])
     lengths, errors = [time / count for count in COUNTS], (ends - path[-1]).norm(dim=(1, 2))
     return every({
+        "lr = 1 by default": equal_to_rounding(linear_flow(start, Gamma, lr * times), path),
         "descent errs as its step": slope(
             lengths, errors, 1.0, tol=0.05, labels=("length of a step", "error at the end"),
             why="Euler's method has order 1; the next order bends the line by a few percent",
@@ -178,13 +208,16 @@ def two_layer_gradients(
     parts = {}
     for name, (k, h, n) in {"square": (size,) * 3, "not": (size, size + 1, size + 3)}.items():
         X, Y, Gamma = _problem(seed.child(name), n, k)
-        model = TwoLayerLinear(normal(seed.child("Q"), k, h), normal(seed.child("W"), h, n))
+        given = normal(seed.child("Q"), k, h), normal(seed.child("W"), h, n)
+        model = TwoLayerLinear(*given)
+        for one in given:
+            one.zero_()  # the model has copies
         theirs = torch.autograd.grad(_risk(model(X), Y), [model.Q, model.W])
-        ours = model.gradients(Gamma)
+        ours = model.gradients(Gamma)  # no graph hangs on them
         if name == "square" and by_W == "2(A - Γ)Qᵀ":
-            ours = ours[0], 2 * (model.matrix() - Gamma) @ model.Q.mT
+            ours = ours[0], (2 * (model.matrix() - Gamma) @ model.Q.mT).detach()
         for letter, one, other in zip("QW", ours, theirs, strict=True):
-            parts[f"{name}, by {letter}"] = equal_to_rounding(one, other)
+            parts[f"{name}, by {letter}"] = equal_to_rounding(one.numpy(), other)
     return every(parts)
 
 
@@ -253,6 +286,21 @@ def modes_decouple(
             mixed, 0, tol=1e-8, why="rounding, that grows with a mode to 1/a₀ times its size"
         ),
         "balance at the start": equal_to_rounding(Qs[0].mT @ Qs[0], Ws[0] @ Ws[0].mT),
+        "equation of motion": _moves(seed.child("flow")),
+    })
+
+
+def _moves(seed: Seed) -> Evidence:
+    """Differentiate strengths by time and by signal, of a mode without signal, too."""
+    s = torch.tensor([0.0, 0.3, 1.0, 5.0], dtype=torch.float64)
+    a0 = torch.rand(4, generator=seed.torch(), dtype=torch.float64) + 0.01
+    t, one = torch.linspace(0, 2, 30, dtype=torch.float64), torch.ones(30, dtype=torch.float64)
+    a, speed = torch.func.jvp(lambda t: mode_flow(s, a0, t), (t,), (one,))
+    end = mode_flow(s, a0, 1e6 * one[:1])
+    return every({
+        "speed": equal_to_rounding(speed, 4 * a * (s - a)),
+        "start": equal_to_rounding(a[0], a0),
+        "end": equal(end[0], s, tol=1e-6, why="what has no signal is 1/(4t) after a time t"),
     })
 
 
