@@ -80,6 +80,8 @@ def test_claims_catch_planted_bugs(old, new, claim):
         ("-gain * j, (-1) ** j", "-gain * j, (-1) ** (j + 1)", "montufar", ["zigzag"]),
         ("(x * v - u * y)", "(x * v + u * y)", "affine_on_cells", ["the polygons fill the box"]),
         ("-gain * j", "-gain", "depth_vs_width", ["growth a layer"]),
+        ("np.packbits((z > 0)", "np.packbits((z >= 0)", "affine_on_cells",
+         ["on a hyperplane a unit is off"]),
         (".abs() >", ".abs() <=", "depth_vs_width", ["one layer"]),
         ("torch.zeros_like(split)", "torch.ones_like(split)", "affine_on_cells",
          ["one polygon a pattern"]),

@@ -94,6 +94,9 @@ def affine_on_cells(
         "patterns of the polygons": never(np.concatenate(wrong), why="a definition"),
         "one polygon a pattern": never(repeats, why="cells are convex: integers"),
         "the polygons fill the box": equal_to_rounding(areas, [24.0, 4.0]),
+        "on a hyperplane a unit is off": equal(
+            activation_pattern(nn.ReLU(), torch.tensor([[-1.0, 0.0, 1.0]]))[0], 0b00100000, tol=0,
+            why="a definition"),
         "pieces of a line": every({
             "affine": equal_to_rounding(chain(along).diff(n=2, dim=0), 0),
             "ends": equal_to_rounding(corners[[0, -1]], ends),
@@ -121,9 +124,10 @@ def _within(
     weights = torch.rand(found.corners.shape[:2], generator=rng, dtype=torch.float64)
     inside = (weights[..., None] * found.corners).sum(dim=1) / weights.sum(dim=1, keepdim=True)
     affine = (found.weight @ inside[..., None])[..., 0] + found.bias
-    x = plane[0].double() + inside @ (plane[1:] - plane[0]).double()
+    x, center = (plane[0].double() + one @ (plane[1:] - plane[0]).double()
+                 for one in (inside, found.centers))
     seen = [np.unpackbits(one.numpy(), axis=1, count=width)
-            for one, width in zip(activation_pattern(net, x), widths, strict=True)]
+            for one, width in zip(activation_pattern(net, center), widths, strict=True)]
     wrong = np.concatenate(seen, axis=1) != found.pattern.numpy()
     repeats = len(found.pattern.unique(dim=0)) != len(found)
     return affine, net(x).detach(), wrong.ravel(), float(found.areas.sum()), repeats
@@ -260,8 +264,9 @@ def montufar(
         net = _network(seed.child((2, m, L)), weights, 2, m, L)
         large += [montufar_bound(2, m, L)] * 2
         polygons.append(regions_2d(net, (-1, 2, -1, 2)))
-        net.layers[0].weight.data.neg_()
-        polygons.append(regions_2d(net, (-2, 1, -2, 1)))  # its mirror image
+        for one, factor in zip(net.parameters(), (-1e5, 1e5, 1e-5), strict=False):
+            one.data *= factor
+        polygons.append(regions_2d(net, (-2, 1, -2, 1)))  # its mirror image, with other scales
     formula = [zaslavsky(m, n) * (m // n) ** (n * (L - 1)) for n, m, L in SHAPES]
     # of an even number of folds the last one leads below 0, which later layers see once
     exact = [m ** (L - 1) * (m + 1) + 1 + (m % 2 == 0 and L > 2) for m, L in cases]
