@@ -118,7 +118,9 @@ def network_conversion(
     y = torch.stack([x.sin().sum(dim=1), x.prod(dim=1)], dim=1)
     for hidden in ([width], [width] * 2):
         biased = len(hidden) > 1  # without biases, those of the sigmoid network come from W alone
-        net = MLP((3, *hidden, 2), activation="tanh", bias=biased, rng=rng).double()
+        last = "softplus" if biased else None  # what stands behind the last layer stays
+        net = MLP((3, *hidden, 2), activation="tanh", out_activation=last, bias=biased, rng=rng)
+        net = net.double()
         adam = torch.optim.Adam(net.parameters(), lr=0.02, fused=True)
         for _ in range(steps):
             adam.zero_grad()
