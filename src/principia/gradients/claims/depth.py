@@ -235,7 +235,7 @@ def _of_any_network(seed: Seed) -> dict[str, Evidence]:
     net = MLP([5, 7, 6, 3], activation="tanh", rng=rng).double()
     net.layers[1].requires_grad_(False)
     x, y = randn(rng, 8, 5), torch.arange(8) % 3
-    whole = nn.ModuleDict({"net": net, "unused": nn.Linear(2, 2)})
+    whole = nn.ModuleDict({"net": net, "unused": nn.utils.skip_init(nn.Linear, 2, 2)})
     whole.forward = net.forward  # type: ignore[method-assign]
     weights = gradient_profile(whole, x, y)
     signals = gradient_profile(whole, x, y, of="outputs")

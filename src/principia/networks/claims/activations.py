@@ -43,9 +43,11 @@ def tanh_sigmoid(
     r"""$\tanh x=2\sigma(2x)-1$ and $\sigma(x)=\frac12(1+\tanh\frac x2)$: one curve, two scales."""
     x, scale = _stratified(seed, points, reach), 1 if formula == "½(1 + tanh x)" else 2
     tanh, sigmoid = ACTIVATIONS["tanh"].module(), ACTIVATIONS["sigmoid"].module()
+    y = 0.5 + 0.49 * x / reach
     return every({
         "sigmoid": _same_curve(x, {formula: (1 + tanh(x / scale)) / 2, "σ(x)": sigmoid(x)}),
         "tanh": equal_to_rounding(2 * sigmoid(scale * x) - 1, tanh(x)),
+        "inverse": equal_to_rounding(scale * torch.atanh(2 * y - 1), inverse_sigmoid(y)),
     })
 
 

@@ -110,7 +110,8 @@ def composition(
 def _as_made(rng: torch.Generator) -> dict[str, Evidence]:
     """Compare a network of which only the widths were said with torch's, and look at its draws."""
     plain = MLP((3, 7, 5, 2), rng=rng).double()
-    chain = nn.Sequential(nn.Linear(3, 7), nn.ReLU(), nn.Linear(7, 5), nn.ReLU(), nn.Linear(5, 2))
+    linear = [nn.utils.skip_init(nn.Linear, *pair) for pair in ((3, 7), (7, 5), (5, 2))]
+    chain = nn.Sequential(linear[0], nn.ReLU(), linear[1], nn.ReLU(), linear[2])
     chain.double().load_state_dict(
         dict(zip(chain.state_dict(), plain.state_dict().values(), strict=True)))
     x, wide = randn(rng, 4, 6, 3), MLP((30, 200, 2), rng=rng)

@@ -1,5 +1,6 @@
 r"""Linear regions: what is true of it, and what would refute it."""
 
+import functools
 import math
 from typing import Annotated, Literal
 
@@ -110,10 +111,10 @@ def affine_on_cells(
 
 def _chain(width: int) -> nn.Module:
     """Make a chain of all layers that a cell can be cut by: some without bias, two in a row."""
+    linear = functools.partial(nn.utils.skip_init, nn.Linear)
     return nn.Sequential(
-        AVU(), nn.Linear(3, width), nn.LeakyReLU(0.2), AVU(), nn.Identity(),
-        nn.Linear(width, 4, bias=False), nn.Linear(4, width + 1), nn.ReLU(),
-        nn.Linear(width + 1, 2),
+        AVU(), linear(3, width), nn.LeakyReLU(0.2), AVU(), nn.Identity(),
+        linear(width, 4, bias=False), linear(4, width + 1), nn.ReLU(), linear(width + 1, 2),
     )
 
 

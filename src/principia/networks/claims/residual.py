@@ -308,7 +308,8 @@ def dense_width(
     if join == "add":
         joined, joined_widths = _bent_network(rng, n, depth, "tanh", 1.0), [n] * (depth + 1)
     jacobian: Any = torch.autograd.functional.jacobian(joined, x)
-    batch, rows = randn(rng, 2, 3, n), [block, DenseBlock(n, growth=growth, depth=depth).double()]
+    rows = [block, DenseBlock(n, growth=growth, depth=depth, rng=rng).double()]
+    batch = randn(rng, 2, 3, n)
     alone = [torch.stack([one(row) for row in batch.flatten(0, 1)]) for one in rows]
     h = batch
     for layer in rows[1].layers:  # rectifiers, where nobody says more

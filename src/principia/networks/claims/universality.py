@@ -320,7 +320,7 @@ def _ridges(seed: Seed, scale: float) -> Evidence:
     cells = ((wide.centers + 1) * 300).floor().sort(dim=0).values
     plain, small = RidgeSpan(3, rng=seed.torch()), RidgeSpan(3, width=5, n_out=2, rng=seed.torch())
     empty = small(x)
-    other = RidgeSpan(3, width=5, n_out=2)
+    other = RidgeSpan(3, width=5, n_out=2, rng=seed.child(1).torch())
     other.load_state_dict(small.fit(x, x[:, :2].exp()).state_dict())
     formula = torch.einsum("Nmn,mn->Nm", x[:, None] - wide.centers, wide.directions).tanh()
     relu = torch.einsum("Nmn,mn->Nm", x[:, None] - plain.centers, plain.directions).relu()
