@@ -364,12 +364,19 @@ def conservation(
     between: Literal["nothing", "tanh"] = "nothing",
 ) -> Evidence:
     r"""$Q^\top Q-WW^\top$ is constant under the flow; steps $\eta$ let it drift by $O(\eta)$."""
-    X, Y, _ = _problem(seed, inputs, outputs)
+    X, Y, Gamma = _problem(seed, inputs, outputs)
     apply = torch.tanh if between == "tanh" else nn.Identity()
     Q, W = normal(seed.child("Q"), outputs, hidden), normal(seed.child("W"), hidden, inputs)
     start = Q / (outputs + hidden) ** 0.5, W / (hidden + inputs) ** 0.5
     gradient = torch.func.grad(lambda Q, W: _risk(apply(X @ W.mT) @ Q.mT, Y), argnums=(0, 1))
-    ends = [start, *(_euler(gradient, start, time, count) for count in COUNTS)]
+    model = TwoLayerLinear(*start)
+    ends = [start]
+    for count in COUNTS:
+        if between == "nothing":
+            Qs, Ws = model.descend(Gamma, lr=time / count, steps=count, every=count)
+            ends.append((Qs[-1], Ws[-1]))
+        else:
+            ends.append(_euler(gradient, start, time, count))
     balances = torch.stack([Q.mT @ Q - W @ W.mT for Q, W in ends])
     lengths, drifts = [time / n for n in COUNTS], (balances[1:] - balances[0]).norm(dim=(1, 2))
     return slope(
