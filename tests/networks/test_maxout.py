@@ -232,7 +232,8 @@ def test_bad_input_is_told_in_one_sentence():
             difference_of_maxes(bad)
     with pytest.raises(UsageError, match=r"at most 100000 simplices; got '200 pieces, up to \d+'"):
         hinge_decomposition(torch.ones(200, 7), torch.ones(200))
-    for K, n, most in ((50_003, 2, 2 * 50_003 - 4), (449, 3, 449 * 446 // 2)):  # of cyclic polytopes
+    cyclic = (50_003, 2, 2 * 50_003 - 4), (449, 3, 449 * 446 // 2)  # polytopes have most facets
+    for K, n, most in cyclic:
         with pytest.raises(UsageError, match=rf"got '{K} pieces, up to {most}'"):
             hinge_decomposition(torch.ones(K, n), torch.ones(K))
     with pytest.raises(UsageError, match="avu_max: x must be of width 4"):
