@@ -160,6 +160,8 @@ def hyperbolic_identity(
             _autograd_slope(lambda t: odd(t) / even(t), z), squares / cosh**2),
         "tanh' of the table": equal_to_rounding(
             ACTIVATIONS["tanh"].derivative(z), squares / cosh**2),
+        "σ⁻¹ at ½(1 + tanh)": equal_to_rounding(  # the slope 1/(y(1 - y)) undoes that of σ
+            _autograd_slope(inverse_sigmoid, z.exp() / cosh / 2) * squares, 4 * cosh**2),
         "sinh' and cosh'": equal_to_rounding(  # with a plus sign they would be those of a circle
             torch.cat([_autograd_slope(odd, z), _autograd_slope(even, z)]),
             torch.cat([cosh, sinh if sign == "-" else -sinh]),
