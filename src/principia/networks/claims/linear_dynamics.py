@@ -285,7 +285,8 @@ def modes_decouple(
         "nothing between the modes": equal(
             mixed, 0, tol=1e-8, why="rounding, that grows with a mode to 1/a₀ times its size"
         ),
-        "balance at the start": equal_to_rounding(Qs[0].mT @ Qs[0], Ws[0] @ Ws[0].mT),
+        "balance at the start": equal_to_rounding(  # of numbers, on which no graph hangs
+            (Qs[0].mT @ Qs[0]).numpy(), (Ws[0] @ Ws[0].mT).numpy()),
         "equation of motion": _moves(seed.child("flow")),
     })
 

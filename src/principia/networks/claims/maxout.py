@@ -201,7 +201,7 @@ def _signed_sum(values: Tensor, terms: Terms) -> Tensor:
 
 @claim(
     control={"second": False},
-    refutes=["2-3-3-1", "3-4-1", "1-4-4-1", "4-5-1", "5-3-1"],
+    refutes=["2-3-3-1", "3-4-1", "1-4-4-1", "4-3-2-1", "5-3-1"],
     source="Wang 2004, as quoted by Goodfellow et al. 2013, proposition 4.1",
 )
 def difference_of_maxes_claim(
@@ -211,11 +211,11 @@ def difference_of_maxes_claim(
 ) -> Evidence:
     r"""Every ReLU network is $\max_{A_+}(w^\top x+b)-\max_{A_-}(w^\top x+b)$."""
     parts, idle = {}, []
-    shapes = ((inputs, *depth * [width], 1), (2, 3, 3, 1), (3, 4, 1), (1, 4, 4, 1), (4, 5, 1),
+    shapes = ((inputs, *depth * [width], 1), (2, 3, 3, 1), (3, 4, 1), (1, 4, 4, 1), (4, 3, 2, 1),
               (5, 3, 1))
     for sizes in dict.fromkeys(shapes):
         name = "-".join(map(str, sizes))
-        net = MLP(sizes, rng=seed.child(name).torch()).double()
+        net = MLP(sizes, bias=sizes[0] != 3, rng=seed.child(name).torch()).double()
         x = _points(seed.child(name), points, sizes[0])
         plus, minus = difference_of_maxes(net)
         with torch.no_grad():
