@@ -204,8 +204,8 @@ def test_mirror_is_a_householder_reflection():
 def test_without_kinks_an_absolute_value_is_half_the_misprinted_story():
     evidence = page(KEY).claim("hinge_decomposition").measure(0, size="ceil(log2(n + 1))")
     name, worst = next(pair for pair in evidence.leaves if not pair[1].holds)
-    assert name.startswith("|x|")
-    assert abs(worst.measured - worst.expected) == pytest.approx(0.5, abs=1e-3)  # grid of 2001
+    assert name == "least squares over hinges"
+    assert abs(worst.measured - worst.expected) > 0.499  # as of |x| alone, on a grid of 2001
 
 
 def test_quick_experiment_keeps_a_model_and_draws():
