@@ -67,6 +67,10 @@ def test_claims_catch_planted_bugs(old, new, claim):
          ["down and up"]),
         ("svdvals(rows.movedim(0, -2))", "svdvals(rows.movedim(0, -2).tril())",
          "spectrum_spreads", ["smallest value, from both sides"]),
+        ("svdvals(rows.movedim(0, -2))", "svdvals(rows.movedim(0, -2).tril())",
+         "gain_to_the_depth", ["spectra of a batch"]),
+        ("squares[name] += gradient", "squares[name] += 2 * gradient", "gain_to_the_depth",
+         ["layers frozen or unused"]),
     ],
 )
 def test_parts_catch_planted_bugs(old, new, claim, parts):

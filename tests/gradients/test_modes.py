@@ -69,6 +69,8 @@ def test_claims_catch_planted_bugs(old, new, claim):
         ("count_flops(plain_jacobian, lambda",
          "count_flops(lambda *a: [plain_jacobian(*a) for _ in '12'], lambda",
          "forward_needs_inputs", ["flops for an output"]),
+        ("if m < n", "if m <= n", "forward_needs_inputs",
+         ["fewer passes, and forward ones at a tie"]),
         ("(v.to(x),))[1]", "(v.to(x),))[0]", "hessian_vector", ["Hv"]),
         ("(v.to(x),))[1]", "(v.to(x),))[0]", "hessian_vector", ["differences of gradients"]),
         ("out = checkpoint_sequential(list(self)",

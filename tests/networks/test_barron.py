@@ -58,6 +58,16 @@ def test_claims_catch_planted_bugs(old, new, claim):
         ("left = left - Q[:, k] * (Q[:, k] @ left)",
          "left = left - 2 * Q[:, k] * (Q[:, k] @ left)", "barron_bound",
          ["n = 1: the network itself", "n = 2: the network itself", "n = 5: the network itself"]),
+        ("lgamma(n / 2)", "lgamma((n + 2) / 2)", "barron_constant",
+         ["closed form", "Barron's own constant"]),
+        ("W = F.normalize(torch.randn(", "W = F.normalize(torch.rand(", "barron_bound",
+         ["units on offer, directions"]),
+        ("(0.5, 5.0)", "(0.4, 5.0)", "barron_bound", ["units on offer, sharpness"]),
+        ("return W, -(W * x", "return W, (W * x", "barron_bound",
+         ["units on offer, each bends at a sample"]),
+        ("torch.randint(len(x),", "torch.randint(len(x) // 2,", "barron_bound",
+         ["units on offer, at many of them"]),
+        ("= 400", "= 300", "barron_bound", ["units on offer, by default 400"]),
     ],
 )
 def test_parts_catch_planted_bugs(old, new, claim, parts):
@@ -173,6 +183,13 @@ def test_bad_input_is_told_in_one_sentence():
         barron_constant(bell(1.0), 2, half=12.0, points=8)
     with pytest.raises(UsageError, match="half must be so large"):
         barron_constant(lambda x: x[..., 0] / 0, 1, half=1.0, points=8)
+    for open_ended in (lambda x: -bell(8.0)(x), lambda x: bell(8.0)(x[..., :1]),
+                       lambda x: bell(1.0)(x[..., 1:])):
+        with pytest.raises(UsageError, match=r"half must be so large"):
+            barron_constant(open_ended, 2, half=12.0, points=64)
+    with pytest.raises(UsageError, match=r"half must be so large"):
+        barron_constant(bell(1.0), 1, half=3.6, points=64)  # 1.5e-3 are left at the border
+    assert barron_constant(bell(1.0), 1, half=3.8, points=64) == pytest.approx(0.12, abs=0.02)
     with pytest.raises(UsageError, match=r"n must be an integer in \[1, 3\]; got 4"):
         barron_constant(bell(1.0), 4, half=12.0, points=8)
     with pytest.raises(UsageError, match=r"gaussian_constant: s must be in \(0, inf\); got 0"):

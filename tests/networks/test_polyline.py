@@ -40,6 +40,7 @@ def signal(n, seed=0):
         ("right=True)", "right=True).clamp(max=len(self.knots) - 3)", "parameter_count"),
         ("- y0 * sx + count", "+ count", "best_knots"),
         ("best[:, None] + cost).min", "cost).min", "best_knots"),
+        ("x, y = x - x.mean(), y - y.mean()", "x, y = x, y", "best_knots"),
     ],
 )
 def test_claims_catch_planted_bugs(old, new, claim):
@@ -54,6 +55,12 @@ def test_claims_catch_planted_bugs(old, new, claim):
         ("torch.linalg.lstsq(hats, y", "torch.linalg.lstsq(hats, y.abs()", "parameter_count",
          ["values found again"]),
         ("diff() /", "diff() *", "avu_form", ["Polyline"]),
+        ("self.phi(self.w * x + self.biases)", "self.phi(self.w + x + self.biases)",
+         "one_layer_universal", ["as drawn, formula"]),
+        ("uniform_(-bound, bound,", "uniform_(-bound, 1.2 * bound,", "one_layer_universal",
+         ["as drawn, w and biases", "as drawn, c", "as drawn, a, b and a single c"]),
+        ("lstsq(hats, y[:, None]", "lstsq(hats, y[:, None].sort(dim=0)[0]", "parameter_count",
+         ["nearest to noise"]),
     ],
 )
 def test_parts_catch_planted_bugs(old, new, claim, parts):

@@ -61,11 +61,30 @@ def test_claims_catch_planted_bugs(old, new, claim):
         ("z.where(z > 0, bend * z)", "z.where(z > 0, z)", "affine_at_infinity",
          ["beyond the last corner"]),
         (".where(pattern[:, known:], bend)", ".where(~pattern[:, known:], bend)",
-         "affine_on_cells", ["two layers are affine on polygons", "patterns of the polygons"]),
+         "affine_on_cells", ["layers are affine on polygons"]),
+        ("& (side * z >= 0)", "& (side * z > 0)", "general_position", ["polygons fill the box"]),
+        ("z.abs() > TOUCHING * terms", "z.abs() > 0 * terms", "general_position", ["polygons"]),
+        ("return torch.from_numpy(signs[", "return ~torch.from_numpy(signs[", "general_position",
+         ["polygons or cells"]),
+        ("frame.abs() @ reach", "frame @ reach", "montufar", ["smallest area"]),
+        ("(x * v - u * y)", "(x * v - u)", "montufar", ["the polygons fill the box"]),
+        ("np.packbits((z > 0)", "np.packbits((z > 1)", "affine_on_cells",
+         ["patterns of the polygons", "pieces of a line, one pattern"]),
+        ("earlier[1], earlier[2])", "earlier[1], 0.5)", "affine_on_cells",
+         ["pieces of a line, affine"]),
+        ("t = torch.cat([t, t[cuts]", "t = torch.cat([1.1 * t, t[cuts]", "affine_on_cells",
+         ["pieces of a line, ends"]),
+        ("(z[1:] * z[:-1] < 0)", "(z[1:] * z[:-1] < 99)", "affine_on_cells",
+         ["pieces of a line, another one behind a corner"]),
+        ("** (n * (L - 1))", "** (n * (L - 2))", "montufar", ["montufar_bound"]),
+        ("-gain * j, (-1) ** j", "-gain * j, (-1) ** (j + 1)", "montufar", ["zigzag"]),
         ("(x * v - u * y)", "(x * v + u * y)", "affine_on_cells", ["the polygons fill the box"]),
         ("-gain * j", "-gain", "depth_vs_width", ["growth a layer"]),
+        ("np.packbits((z > 0)", "np.packbits((z >= 0)", "affine_on_cells",
+         ["on a hyperplane a unit is off"]),
         (".abs() >", ".abs() <=", "depth_vs_width", ["one layer"]),
-        ("~(above & below)", "(above & below)", "affine_on_cells", ["one polygon a pattern"]),
+        ("torch.zeros_like(split)", "torch.ones_like(split)", "affine_on_cells",
+         ["one polygon a pattern"]),
         (" -1] > 0", " -1] > 1", "shallow_growth", ["up to m = n", "at m = n + 1"]),
     ],
 )
@@ -182,6 +201,14 @@ def test_convolutions_have_patterns():
     net = nn.Sequential(nn.Conv2d(1, 3, 3), nn.ReLU(), nn.Flatten(), nn.Linear(108, 2), AVU())
     patterns = activation_pattern(net, torch.randn(5, 1, 8, 8, generator=generator()))
     assert [tuple(one.shape) for one in patterns] == [(5, 14), (5, 1)]
+    assert not any(one._forward_hooks for one in net.modules())  # who looks leaves nothing behind
+
+
+def test_slopes_are_those_of_float64():
+    net = nn.Sequential(nn.Linear(2, 3), nn.LeakyReLU(0.3), nn.Linear(3, 1)).double()
+    found = regions_2d(net)
+    maps = (found.weight @ found.centers[..., None])[..., 0] + found.bias
+    torch.testing.assert_close(net(found.centers), maps, rtol=1e-13, atol=1e-13)
 
 
 def test_picture_has_one_slider_step_a_depth():

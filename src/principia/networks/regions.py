@@ -295,7 +295,7 @@ def _layers(owner: str, net: nn.Module, n: int) -> list[Layer]:
             bent = not layers or layers[-1][2] != 1
             eye = torch.eye(width).double(), torch.zeros(width).double(), 1.0
             W, b, _ = eye if bent else layers.pop()
-            layers.append((W, b, -float(module(torch.tensor([-1.0])))))
+            layers.append((W, b, -float(module(-torch.ones(1).double()))))
     return layers
 
 

@@ -202,7 +202,7 @@ def _layer(phi: nn.Module, b: Tensor, W: Tensor, x: Tensor, gain: Tensor | float
 
 @claim(
     control={"product": "untransposed"},
-    refutes=["δ through the layers", "[∂F/∂θ]ᵀδ, a gain of each input"],
+    refutes=["[∂F/∂θ]ᵀδ, a gain of each input", "δ through the layers"],
     source="Griewank and Walther 2008, sec. 3.2",
     misprint=r"$\partial\ell/\partial\theta^l=\delta^l\,\partial h/\partial\theta^l$, and a ratio "
     r"$[h^{l+1}/h^l]^\top$ in place of a Jacobian",

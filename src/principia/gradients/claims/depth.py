@@ -186,7 +186,12 @@ def _loss_of_vector(sizes: Sequence[int], X: Tensor, Y: Tensor, theta: Tensor) -
     return deep_linear_loss([block.view(shape) for block, shape in blocks], X, Y)
 
 
-@claim(control={"skip": True}, source="Saxe, McClelland and Ganguli 2014, sec. 3", headline=True)
+@claim(
+    control={"skip": True},
+    refutes=["gradient at the first layer", "all layers", "signals", "singular values"],
+    source="Saxe, McClelland and Ganguli 2014, sec. 3",
+    headline=True,
+)
 def gain_to_the_depth(
     seed: Seed, *, gain: Annotated[float, Range(0.3, 2)] = 0.8,
     depth: Annotated[int, Range(8, 40)] = 20, width: Annotated[int, Range(16, 64)] = 32,
@@ -220,7 +225,36 @@ def gain_to_the_depth(
         "singular values": equal_to_rounding(
             jacobian_spectrum(built(depth), x[0]) / gain**depth, torch.ones(width)
         ),
+        **_of_any_network(seed.child("any")),
     })
+
+
+def _of_any_network(seed: Seed) -> dict[str, Evidence]:
+    """Compare with torch where layers are frozen or unused, and with Jacobians of a batch."""
+    rng = seed.torch()
+    net = MLP([5, 7, 6, 3], activation="tanh", rng=rng).double()
+    net.layers[1].requires_grad_(False)
+    x, y = randn(rng, 8, 5), torch.arange(8) % 3
+    whole = nn.ModuleDict({"net": net, "unused": nn.utils.skip_init(nn.Linear, 2, 2)})
+    whole.forward = net.forward  # type: ignore[method-assign]
+    weights = gradient_profile(whole, x, y)
+    signals = gradient_profile(whole, x, y, of="outputs")
+    seen: list[Tensor] = []
+    for layer in net.layers:
+        layer.register_forward_hook(lambda module, given, out: seen.append(out))
+    loss = nn.functional.cross_entropy(net(x), y)
+    learned = [one for one in net.parameters() if one.requires_grad]
+    found = torch.autograd.grad(loss, [*learned, *seen])
+    pairs = [torch.cat([found[k].flatten(), found[k + 1]]).norm() for k in (0, 2)]
+    exact = [pairs[0], 0.0, pairs[1], 0.0, *(one.norm() for one in found[4:]), 0.0]
+    batch = randn(rng, 2, 4, 5)
+    jacobians = torch.func.vmap(torch.func.vmap(torch.func.jacrev(net)))(batch)
+    return {
+        "layers frozen or unused": equal_to_rounding(
+            [*weights.values(), *signals.values()], [float(one) for one in exact]),
+        "spectra of a batch": equal_to_rounding(
+            jacobian_spectrum(net, batch), torch.linalg.svdvals(jacobians)),
+    }
 
 
 def _orthogonal(rng: torch.Generator, *shape: int) -> Tensor:

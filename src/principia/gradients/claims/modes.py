@@ -111,6 +111,10 @@ def forward_needs_inputs(
         mine: Mode = best_mode(n, m) if chosen == "best_mode" else "reverse"
         other: Mode = "forward" if mine == "reverse" else "reverse"
         ratios.append(cost(n, m, mine)[1] / cost(n, m, other)[1])
+    sizes = [(n, m) for n in range(1, 5) for m in range(1, 5)]
+    least = [{"forward": n, "reverse": m}[best_mode(n, m)] for n, m in sizes]
+    ties = [best_mode(n, n) == "forward" for n in range(1, 5)]
+    constant = jacobian_cost(torch.ones_like, x, "reverse")[0]
     why = "the value itself, and products with zero tangents, are paid once and not for each pass"
     labels = ("passes: inputs n or outputs m", "cost of the Jacobian / cost of f")
     return every({
@@ -122,6 +126,9 @@ def forward_needs_inputs(
         ),
         "forward passes": equal(forward[:, 0], counts, tol=0, why="a count"),
         "reverse passes": equal(reverse[:, 0], counts, tol=0, why="a count"),
+        "fewer passes, and forward ones at a tie": equal(
+            [*least, *ties, constant], [*map(min, sizes), *[1] * 4, 0], tol=0,
+            why="counts; what does not depend on the inputs has nothing to send back"),
         "cost of the better mode / of the other": at_most(
             ratios, (few + 2) / (20 * few + 1), why="a count: one evaluation, at most two, besides"
         ),

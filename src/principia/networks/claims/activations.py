@@ -1,7 +1,7 @@
 r"""Activation functions: what is true of it, and what would refute it."""
 
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Annotated, Any, Literal
 
 import torch
@@ -25,6 +25,7 @@ from principia.networks.activations import (
     ACTIVATIONS,
     AVU,
     LEAK,
+    Activation,
     GELUAlpha,
     inverse_sigmoid,
     tanh_to_sigmoid,
@@ -43,9 +44,11 @@ def tanh_sigmoid(
     r"""$\tanh x=2\sigma(2x)-1$ and $\sigma(x)=\frac12(1+\tanh\frac x2)$: one curve, two scales."""
     x, scale = _stratified(seed, points, reach), 1 if formula == "½(1 + tanh x)" else 2
     tanh, sigmoid = ACTIVATIONS["tanh"].module(), ACTIVATIONS["sigmoid"].module()
+    y = 0.5 + 0.49 * x / reach
     return every({
         "sigmoid": _same_curve(x, {formula: (1 + tanh(x / scale)) / 2, "σ(x)": sigmoid(x)}),
         "tanh": equal_to_rounding(2 * sigmoid(scale * x) - 1, tanh(x)),
+        "inverse": equal_to_rounding(scale * torch.atanh(2 * y - 1), inverse_sigmoid(y)),
     })
 
 
@@ -118,7 +121,9 @@ def network_conversion(
     y = torch.stack([x.sin().sum(dim=1), x.prod(dim=1)], dim=1)
     for hidden in ([width], [width] * 2):
         biased = len(hidden) > 1  # without biases, those of the sigmoid network come from W alone
-        net = MLP((3, *hidden, 2), activation="tanh", bias=biased, rng=rng).double()
+        last = "softplus" if biased else None  # what stands behind the last layer stays
+        net = MLP((3, *hidden, 2), activation="tanh", out_activation=last, bias=biased, rng=rng)
+        net = net.double()
         adam = torch.optim.Adam(net.parameters(), lr=0.02, fused=True)
         for _ in range(steps):
             adam.zero_grad()
@@ -156,6 +161,8 @@ def hyperbolic_identity(
             _autograd_slope(lambda t: odd(t) / even(t), z), squares / cosh**2),
         "tanh' of the table": equal_to_rounding(
             ACTIVATIONS["tanh"].derivative(z), squares / cosh**2),
+        "σ⁻¹ at ½(1 + tanh)": equal_to_rounding(  # the slope 1/(y(1 - y)) undoes that of σ
+            _autograd_slope(inverse_sigmoid, z.exp() / cosh / 2) * squares, 4 * cosh**2),
         "sinh' and cosh'": equal_to_rounding(  # with a plus sign they would be those of a circle
             torch.cat([_autograd_slope(odd, z), _autograd_slope(even, z)]),
             torch.cat([cosh, sinh if sign == "-" else -sinh]),
@@ -209,10 +216,12 @@ def hardtanh(
     x = _stratified(seed, points, reach)
     x = x[x.abs() != 1]  # at a kink there is no derivative
     inside = (x.abs() <= 1 if mask == "-1 <= x <= 1" else x > -1).to(x)
+    row: Activation = ACTIVATIONS["hardtanh"]
+    phi = row.module()
     return every({
-        "derivative": _same_curve(x, {mask: inside, "autograd": _autograd_slope(nn.Hardtanh(), x)}),
-        "value": equal_to_rounding(x * inside + x.sign() * (1 - inside), nn.Hardtanh()(x)),
-        "table": equal_to_rounding(ACTIVATIONS["hardtanh"].derivative(x), inside),
+        "derivative": _same_curve(x, {mask: inside, "autograd": _autograd_slope(phi, x)}),
+        "value": equal_to_rounding(x * inside + x.sign() * (1 - inside), phi(x)),
+        "table": equal_to_rounding(row.derivative(x), inside),
     })
 
 
@@ -233,7 +242,7 @@ def leaky_relu_condition(
     z = torch.einsum("mn,Bn->Bm", W, x) + b
     field = z if condition == "z" else x
     chosen = torch.where(field > 0, z, leak * z)
-    row = ACTIVATIONS["leaky_relu"]
+    row: Activation = ACTIVATIONS["leaky_relu"]
     by_row = torch.ones_like(z).where(field > 0, LEAK)  # the slopes of a unit of the table
     return every({
         "layer": equal_to_rounding(chosen, nn.LeakyReLU(leak)(layer(x))),
@@ -266,8 +275,9 @@ def kinks(
     r"""At 0 the subgradients of $(z)_+$ are $[0,1]$, those of $|z|$ $[-1,1]$; torch takes 0."""
     x, parts, few = _stratified(seed, points, reach), {}, torch.tensor([-1.0, 0.0, 1.0])
     taken, origin = [], x.new_zeros(1)
+    rows: Mapping[str, Activation] = ACTIVATIONS
     for name in ("relu", "avu", "leaky_relu"):
-        row = ACTIVATIONS[name]
+        row = rows[name]
         phi, stated = row.module(), (0, 2) if (name, relu) == ("relu", "[0, 2]") else row.kinks[0]
         # a subgradient g keeps the line gz below the function: g <= phi(z)/z at z > 0, else >=
         ratio = phi(x) / x
@@ -278,7 +288,7 @@ def kinks(
         )
         taken += [_autograd_slope(phi, origin), row.derivative(origin)]
     sides, stated = [], []
-    for row in ACTIVATIONS.values():
+    for row in rows.values():
         for at, ends in row.kinks.items():  # hardtanh is not convex: the slopes on either side
             sides.append(row.derivative(x.new_tensor([at - 1e-6, at + 1e-6])).sort().values)
             stated.append(x.new_tensor(ends))
@@ -309,7 +319,7 @@ def sensitivity_bound(
 ) -> Evidence:
     r"""$\sigma'\le\frac14$, $\tanh'\le1$: with $\|W\|\le1$, $L$ sigmoid layers leave $4^{-L}$."""
     x = torch.arange(-40_000, 40_001, dtype=torch.float64) / 1000
-    rows = ACTIVATIONS.values()
+    rows: Collection[Activation] = ACTIVATIONS.values()
     layers = torch.arange(1, depth + 1, dtype=torch.float64)
     bound, why = 4.0**-layers, "a theorem, where no layer of weights stretches a vector"
     left = _gradients(seed, unit, depth, width, chains, norm)  # (depth, chains)

@@ -62,9 +62,38 @@ def whitening(
         parts[f"{name}: and back"] = equal(model.inverse_transform(Z), X, tol=1e-8, why=why)
     root, moment = Whitener(kind="zca", center=False).fit(X).transform(unit), X.T @ X / len(X)
     parts["zca is the inverse root"] = equal(root @ root @ moment, unit, tol=1e-8, why=why)
-    more = Whitener().fit(np.hstack([X, X[:, :1] - X[:, 1:2]]))
-    parts["a dependent column is dropped"] = equal(more.dropped_, 1, tol=0, why="a count")
-    return every(parts)
+    more = np.hstack([X, X[:, :1] - X[:, 1:2]])
+    pca, zca = Whitener().fit(more), Whitener(kind="zca").fit(more)  # centered, without a word
+    widths = [pca.transform(more).shape[1], zca.transform(more).shape[1]]
+    named = [len(one.get_feature_names_out()) for one in (pca, zca)]
+    parts["a dependent column is dropped"] = equal(
+        [pca.dropped_, zca.dropped_, *widths, *named], [1, 1, *[inputs, inputs + 1] * 2], tol=0,
+        why="counts: dropped columns, and those that come out",
+    )
+    new, start = X[:50] ** 2, X - X.mean(axis=0)
+    by_inverse = (new - X.mean(axis=0)) @ np.linalg.inv(start.T @ start / len(X))
+    scores = Whitener().fit(X).transform(new)
+    parts["distances of new inputs"] = equal(
+        scores @ scores.T / len(X), by_inverse @ (new - X.mean(axis=0)).T / len(X), tol=1e-8,
+        why=why)
+    return every({**parts, "what is dropped": _dropped(seed.child("dropped"))})
+
+
+def _dropped(seed: Seed) -> Evidence:
+    """Count directions of which too little is there, at all sizes of the inputs."""
+    unit = frame(seed, SAMPLES, 5).numpy()
+    unit = SAMPLES**0.5 * np.linalg.qr(unit - unit.mean(axis=0))[0]  # of mean 0 and moment 1
+    shares = np.sqrt([1, 0.5, 0.02, 1.2e-8, 0.8e-8])
+    counts = [Whitener(center=False, **options).fit(size * unit * shares).dropped_
+              for size in (1e-4, 1.0, 1e4) for options in ({}, {"eps": 1e-2}, {"eps": 0.1})]
+    # 2e7 and a little, with a constant that is off by rounding when its mean is subtracted
+    far = np.column_stack([2e7 + 1e-2 * unit[:, 0], 1e-3 * unit[:, 1], np.full(SAMPLES, 2e7 / 3)])
+    counts.append(Whitener(eps=1e-14).fit(far).dropped_)
+    moments = Whitener(center=False).fit(unit * shares).moments_
+    return every({
+        "how many": equal(counts, [1, 2, 3] * 3 + [1], tol=0, why="a count"),
+        "moments of the others": equal_to_rounding(moments[:3], shares[:3] ** 2),
+    })
 
 
 def _correlated(seed: Seed, inputs: int, condition: float) -> Tensor:
@@ -150,6 +179,7 @@ def exponential_flow(
     ends = torch.stack([_euler(gradient, (start,), lr * time, count)[0] for count in COUNTS])
     lengths, errors = [time / count for count in COUNTS], (ends - path[-1]).norm(dim=(1, 2))
     return every({
+        "lr = 1 by default": equal_to_rounding(linear_flow(start, Gamma, lr * times), path),
         "descent errs as its step": slope(
             lengths, errors, 1.0, tol=0.05, labels=("length of a step", "error at the end"),
             why="Euler's method has order 1; the next order bends the line by a few percent",
@@ -178,13 +208,16 @@ def two_layer_gradients(
     parts = {}
     for name, (k, h, n) in {"square": (size,) * 3, "not": (size, size + 1, size + 3)}.items():
         X, Y, Gamma = _problem(seed.child(name), n, k)
-        model = TwoLayerLinear(normal(seed.child("Q"), k, h), normal(seed.child("W"), h, n))
+        given = normal(seed.child("Q"), k, h), normal(seed.child("W"), h, n)
+        model = TwoLayerLinear(*given)
+        for one in given:
+            one.zero_()  # the model has copies
         theirs = torch.autograd.grad(_risk(model(X), Y), [model.Q, model.W])
-        ours = model.gradients(Gamma)
+        ours = model.gradients(Gamma)  # no graph hangs on them
         if name == "square" and by_W == "2(A - Γ)Qᵀ":
-            ours = ours[0], 2 * (model.matrix() - Gamma) @ model.Q.mT
+            ours = ours[0], (2 * (model.matrix() - Gamma) @ model.Q.mT).detach()
         for letter, one, other in zip("QW", ours, theirs, strict=True):
-            parts[f"{name}, by {letter}"] = equal_to_rounding(one, other)
+            parts[f"{name}, by {letter}"] = equal_to_rounding(one.numpy(), other)
     return every(parts)
 
 
@@ -252,7 +285,25 @@ def modes_decouple(
         "nothing between the modes": equal(
             mixed, 0, tol=1e-8, why="rounding, that grows with a mode to 1/a₀ times its size"
         ),
-        "balance at the start": equal_to_rounding(Qs[0].mT @ Qs[0], Ws[0] @ Ws[0].mT),
+        "balance at the start": equal_to_rounding(  # of numbers, on which no graph hangs
+            (Qs[0].mT @ Qs[0]).numpy(), (Ws[0] @ Ws[0].mT).numpy()),
+        "equation of motion": _moves(seed.child("flow")),
+    })
+
+
+def _moves(seed: Seed) -> Evidence:
+    """Differentiate strengths by time, of a mode without signal, too."""
+    s = torch.tensor([0.0, 0.3, 1.0, 5.0], dtype=torch.float64)
+    a0 = torch.rand(4, generator=seed.torch(), dtype=torch.float64) + 0.01
+    t = torch.linspace(0, 2, 30, dtype=torch.float64, requires_grad=True)
+    a, end = mode_flow(s, a0, t), mode_flow(s, a0, s.new_tensor([1e6]))
+    speed = torch.stack([
+        torch.autograd.grad(one.sum(), t, retain_graph=True)[0] for one in a.unbind(dim=1)
+    ], dim=1)
+    return every({
+        "speed": equal_to_rounding(speed, 4 * a * (s - a)),
+        "start": equal_to_rounding(a[0], a0),
+        "end": equal(end[0], s, tol=1e-6, why="what has no signal is 1/(4t) after a time t"),
     })
 
 
@@ -314,12 +365,19 @@ def conservation(
     between: Literal["nothing", "tanh"] = "nothing",
 ) -> Evidence:
     r"""$Q^\top Q-WW^\top$ is constant under the flow; steps $\eta$ let it drift by $O(\eta)$."""
-    X, Y, _ = _problem(seed, inputs, outputs)
+    X, Y, Gamma = _problem(seed, inputs, outputs)
     apply = torch.tanh if between == "tanh" else nn.Identity()
     Q, W = normal(seed.child("Q"), outputs, hidden), normal(seed.child("W"), hidden, inputs)
     start = Q / (outputs + hidden) ** 0.5, W / (hidden + inputs) ** 0.5
     gradient = torch.func.grad(lambda Q, W: _risk(apply(X @ W.mT) @ Q.mT, Y), argnums=(0, 1))
-    ends = [start, *(_euler(gradient, start, time, count) for count in COUNTS)]
+    model = TwoLayerLinear(*start)
+    ends = [start]
+    for count in COUNTS:
+        if between == "nothing":
+            Qs, Ws = model.descend(Gamma, lr=time / count, steps=count, every=count)
+            ends.append((Qs[-1], Ws[-1]))
+        else:
+            ends.append(_euler(gradient, start, time, count))
     balances = torch.stack([Q.mT @ Q - W @ W.mT for Q, W in ends])
     lengths, drifts = [time / n for n in COUNTS], (balances[1:] - balances[0]).norm(dim=(1, 2))
     return slope(

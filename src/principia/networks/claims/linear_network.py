@@ -139,6 +139,7 @@ def eckart_young(
     tail = float(torch.linalg.eigvalsh(X.mT @ X)[: columns - k].sum())
     (U, s, Vh), (U2, s2, Vh2) = truncated_svd(X, k), truncated_svd(poor, k)
     best, of_poor = (U * s) @ Vh, (U2 * s2) @ Vh2
+    U3, s3, Vh3 = truncated_svd(X, rows + columns)
     # from next to the best to far away, all of rank k
     near, rank = truncated_svd(X, k + extra), k + extra
     away = torch.logspace(-4, 1, competitors, dtype=X.dtype)[:, None, None]
@@ -155,6 +156,11 @@ def eckart_young(
             why="an integer; X of rank k - 1 needs no more",
         ),
         "X of lower rank is kept": equal_to_rounding(of_poor, poor),
+        "factors": equal_to_rounding(
+            torch.cat([s, (U.mT @ U).flatten(), (Vh @ Vh.mT).flatten(), s3]),
+            torch.cat([torch.linalg.svdvals(X)[:k], *[torch.eye(k).to(X).flatten()] * 2,
+                       torch.linalg.svdvals(X)])),
+        "no cut": equal_to_rounding((U3 * s3) @ Vh3, X),
         "competitors": at_least(gaps, tail, slack=rounding, why=theorem).drawn(
             Series("competitors", away.flatten(), gaps),
             Series("sum of the other σ²", [1e-4, 10], [tail, tail], "bound"),
@@ -219,13 +225,22 @@ def gauge_freedom(
         losses.append((net(X) - X).square().sum(dim=1).mean().item() / 2)
         risks.append(float(autoencoder_risk(D, E, S)))
         maps.append(net.matrix())
-        angles.append(float(principal_angles(D, tilted)[0]))
+        angles.append(float(principal_angles(net.layers[1].weight, tilted)[0]))
+    shift = 6e-5 * S.trace().sqrt() * torch.nn.functional.normalize(randn(rng, dim), dim=0)
+    codes, spans = [], []
+    for data, options in ((X + shift, {}), (X + 1.0, {"centered": False})):
+        E, D = weights_of(autoencoder_from_svd(data, hidden, **options))
+        largest = torch.linalg.eigh(data.mT @ data).eigenvectors[:, -hidden:]
+        codes.append(torch.cat([E.mT @ E, D @ D.mT, (E @ data.mT @ data @ D).tril(-1) @ D.mT]))
+        spans.append(torch.cat([largest @ largest.mT] * 2 + [torch.zeros(hidden, dim).to(X)]))
     tail = float(eigenvalues[:-hidden].sum()) / 2
     return every({
         "loss": equal_to_rounding(losses, tail),
         "loss from second moments": equal_to_rounding(risks, tail),
         "map": equal_to_rounding(torch.stack(maps), (U @ U.mT).expand(gauges, -1, -1)),
         "angle of the decoder to a tilted span": equal_to_rounding(angles, TILT),
+        "principal components by default": equal_to_rounding(
+            torch.cat(codes), torch.cat(spans)),
     })
 
 
@@ -307,7 +322,8 @@ def no_bad_minima(
     X = X @ torch.linalg.qr(randn(rng, dim, dim)).Q
     S, tail = X.mT @ X / len(X), float(eigenvalues[hidden:].sum()) / 2
 
-    listed = [critical_points(S, hidden, rank=rank) for rank in range(hidden, -1, -1)]
+    listed = [critical_points(S, hidden, **one)  # all units are used, without a word
+              for one in ({}, *({"rank": rank} for rank in range(hidden - 1, -1, -1)))]
     D, E = (torch.cat([one[place] for one in listed]) for place in (1, 2))
     points = torch.cat([D.flatten(1), E.flatten(1)], dim=1)
 
@@ -335,6 +351,11 @@ def no_bad_minima(
         ),
         "curvature at the best": at_least(
             lowest[0], 0, slack=1e-8, why="0 along the gauge, up to rounding"
+        ),
+        "losses are sums of the others": equal_to_rounding(
+            autoencoder_risk(D, E, S),
+            [float(eigenvalues.sum() - eigenvalues[list(one)].sum()) / 2
+             for places, *_ in listed for one in places.tolist()],
         ),
     })
 

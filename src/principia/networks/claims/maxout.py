@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 
 import numpy as np
 import torch
+from scipy.optimize import linprog
 from torch import Tensor
 from torch.nn import functional as F
 
@@ -23,6 +24,7 @@ from principia.lab.evidence import (
 )
 from principia.lab.params import Range
 from principia.lab.seeds import Seed
+from principia.lab.training import seeded_generators
 from principia.networks.maxout import (
     Array,
     KHinge,
@@ -58,15 +60,30 @@ def two_max_identity(
     first = torch.tensor([1.0, 0.0], dtype=W.dtype)
     rectifier = KHinge(first[:, None] * W, first * b)
     net = MLP((n, 6, 4, 3), rng=seed.child("net").torch()).double()
-    twin = MaxoutMLP((n, 6, 4, 3), rng=seed.torch()).double()
-    for place, layer in enumerate(net.layers[:-1]):
-        rows = [torch.stack([one, 0 * one], dim=1).flatten(0, 1) for one in layer.parameters()]
-        twin.hidden[place] = Maxout.from_rows(*rows, pieces=2)
-    twin.out = net.layers[-1]
+    twins = [MaxoutMLP((n, 6, 4, 3), rng=seed.torch(), **one).double()
+             for one in ({}, {"dropout": 0.3})]  # of two pieces, without a word
+    layers: Any = [Maxout(n, 6, rng=seed.torch()).double(), *twins[0].hidden]
+    for twin in twins:
+        twin.out = net.layers[-1]
+    for place, layer in zip((0, 0, 1), layers, strict=True):
+        rows = [torch.stack([one, 0 * one], dim=1).flatten(0, 1).detach()
+                for one in net.layers[place].parameters()]
+        layer.rows.load_state_dict(dict(zip(("weight", "bias"), rows, strict=True)))
+    twins[1].hidden = twins[0].hidden
+    blocks = x[:100].view(2, 50, n)
+    with seeded_generators(seed, x.device):
+        dropped = twins[1](x)
+    with seeded_generators(seed, x.device):
+        h = x
+        for layer in net.layers[:-1]:
+            h = F.dropout(layer(h).relu(), 0.3)
     return every({
         "twice the larger": equal_to_rounding(2 * hinge, f + g + (f - g).abs()),
         "a piece 0 makes a ReLU": equal_to_rounding(rectifier(x), F.relu(f)),
-        "a network of such units is the ReLU network": equal_to_rounding(twin(x), net(x)),
+        "a network of such units is the ReLU network": equal_to_rounding(twins[0](x), net(x)),
+        "a layer of them, of blocks": equal_to_rounding(
+            layers[0](blocks), net.activations(blocks)[1]),
+        "dropout": equal_to_rounding(dropped, net.layers[-1](h)),
     })
 
 
@@ -147,15 +164,34 @@ def hinge_decomposition_claim(
     net = MLP((2, 3, 3, 1), rng=seed.child("net").torch()).double()
     x, total = _points(seed.child("net"), points, 2), torch.zeros(points, dtype=torch.float64)
     for sign, hinge in zip((1, -1), difference_of_maxes(net), strict=True):
-        W, b = hinge.w.detach(), hinge.b.detach()
-        total += sign * _signed_sum(x @ W.mT + b, hinge_decomposition(W, b))
+        values = (x @ hinge.w.mT + hinge.b).detach()
+        total += sign * _signed_sum(values, hinge_decomposition(hinge.w, hinge.b))
     return every({
         "least squares over hinges": equal_to_rounding(torch.cat(fitted), torch.cat(exact)),
         "decomposition": equal_to_rounding(torch.cat(summed), torch.cat(exact)),
         "signs, and pieces beyond n + 1": never(
             misses, why="a theorem: inner faces of a triangulated polytope"),
         "a ReLU network": equal_to_rounding(total, net(x)[:, 0]),
+        "special positions": _in_special_position(seed.child("special")),
     })
+
+
+def _in_special_position(seed: Seed) -> Evidence:
+    """Decompose maxima of pieces that lie in a plane, on a line, or in one point, and of sizes."""
+    (W, b), x = _pieces(seed, 6, 3), _points(seed, 200, 3)
+    cases = {
+        "one slope": (W[:1].expand(6, -1), b), "slopes on a line": (W[:, :1] * W[0], b),
+        "slopes in a plane": (W[:, :2] @ W[:2], b), "biases of a plane": (W, W @ W[0] + 1),
+        "twice each": (W[:3].repeat(2, 1), b[:3].repeat(2)), "one piece": (W[:1], b[:1]),
+        "large": (1e5 * W, 1e5 * b), "small": (1e-5 * W, 1e-5 * b), "far": (W + 9, b - 1e3),
+    }
+    found, exact = [], []
+    for one, other in cases.values():
+        values = x @ one.mT + other
+        size = values.abs().max()
+        found.append(_signed_sum(values, hinge_decomposition(one, other)) / size)
+        exact.append(values.amax(dim=1) / size)
+    return equal_to_rounding(torch.cat(found), torch.cat(exact))
 
 
 def _signed_sum(values: Tensor, terms: Terms) -> Tensor:
@@ -165,6 +201,7 @@ def _signed_sum(values: Tensor, terms: Terms) -> Tensor:
 
 @claim(
     control={"second": False},
+    refutes=["2-3-3-1", "3-4-1", "1-4-4-1", "4-3-2-1", "5-3-1"],
     source="Wang 2004, as quoted by Goodfellow et al. 2013, proposition 4.1",
 )
 def difference_of_maxes_claim(
@@ -173,15 +210,33 @@ def difference_of_maxes_claim(
     points: Points = 10_000, second: bool = True,
 ) -> Evidence:
     r"""Every ReLU network is $\max_{A_+}(w^\top x+b)-\max_{A_-}(w^\top x+b)$."""
-    parts = {}
-    for sizes in {(inputs, *depth * [width], 1): 0, (2, 3, 3, 1): 0, (3, 4, 1): 0, (1, 4, 4, 1): 0}:
+    parts, idle = {}, []
+    shapes = ((inputs, *depth * [width], 1), (2, 3, 3, 1), (3, 4, 1), (1, 4, 4, 1), (4, 3, 2, 1),
+              (5, 3, 1))
+    for sizes in dict.fromkeys(shapes):
         name = "-".join(map(str, sizes))
-        net = MLP(sizes, rng=seed.child(name).torch()).double()
+        net = MLP(sizes, bias=sizes[0] != 3, rng=seed.child(name).torch()).double()
         x = _points(seed.child(name), points, sizes[0])
         plus, minus = difference_of_maxes(net)
         with torch.no_grad():
             parts[name] = equal_to_rounding(plus(x) - second * minus(x), net(x)[:, 0])
-    return every(parts)
+        if sizes[0] in (1, 4):
+            idle += [room < -1e-6 for hinge in (plus, minus) for room in _rooms(hinge)]
+    return every({**parts, "pieces nowhere the largest": never(
+        idle, why="they are dropped, but for those that tie; the tolerance of a linear program")})
+
+
+def _rooms(hinge: KHinge) -> list[float]:
+    """Ask a linear program by how much each piece, somewhere, is larger than all the others."""
+    w, b = hinge.w.detach().numpy(), hinge.b.detach().numpy()
+    found, objective = [], [*[0.0] * w.shape[1], -1.0]
+    for j in range(len(w)) if len(w) > 1 else ():
+        rest = np.arange(len(w)) != j
+        above = np.column_stack([w[rest] - w[j], np.ones(len(w) - 1)])  # t + (w - w_j)x <= b_j - b
+        limits = [(-1e6, 1e6)] * w.shape[1] + [(None, 1.0)]
+        best = linprog(objective, above, b[j] - b[rest], bounds=limits)
+        found.append(-best.fun)
+    return found
 
 
 @claim(control={"units": 1}, source="Goodfellow et al. 2013, theorem 4.3")
@@ -254,7 +309,7 @@ def nesting_depth(
         largest.append(x.amax(dim=-1))
         depths.append(_nested(found[-1].grad_fn))
     (A, a), c = _pieces(seed, 9000, 2), _points(seed, 1000, 9)
-    inner = (lambda z: z.abs()) if terms == "of depth 1" else (lambda z: (z.abs() - z.flip(0)).abs())
+    inner = torch.abs if terms == "of depth 1" else lambda z: (z.abs() - z.flip(0)).abs()
     flat = _defect(lambda z: (c * inner(A @ z).reshape(1000, 9)).sum(dim=1) + a[:2] @ z)
     triple = avu_max(3)
     expected = [math.ceil(math.log2(count)) - missing for count in counts]
@@ -360,5 +415,9 @@ def avu_mirror(
         "g keeps its value": equal_to_rounding(g(images), g(x)),
         "the two maps differ along the plane": equal_to_rounding(
             mirror(x, w, b) - point_reflection(x, w, b), 2 * tangent
+        ),
+        "whatever the length of w": equal_to_rounding(
+            torch.stack([mirror(x, size * w.abs(), size * b) for size in (-1e-250, -1.0, 1e250)]),
+            mirror(x, w.abs(), b).expand(3, -1, -1),
         ),
     })

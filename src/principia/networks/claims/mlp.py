@@ -5,6 +5,7 @@ import math
 from typing import Annotated, Any, Literal
 
 import torch
+from scipy import stats
 from torch import nn
 from torch.nn import functional
 from torch.utils.flop_counter import FlopCounterMode
@@ -18,6 +19,8 @@ from principia.lab.evidence import (
     equal,
     equal_to_rounding,
     every,
+    follows,
+    never,
     slope,
 )
 from principia.lab.params import Range
@@ -45,7 +48,7 @@ Depth = Annotated[int, Range(2, 8)]
 
 
 @claim(
-    control={"bias_in": "R^n"}, source="by definition",
+    control={"bias_in": "R^n"}, refutes=["numbers of a layer"], source="by definition",
     misprint=r"$b\in\mathbb R^n$, as many biases as inputs",
 )
 def parameter_count(
@@ -57,15 +60,28 @@ def parameter_count(
     for _ in range(networks):
         sizes = torch.randperm(widest, generator=rng)[: depth + 1] + 1  # no two are equal
         layers += MLP(sizes.tolist(), rng=rng).layers
+    # in front of batch normalization a bias would have no effect
+    others = {"without bias": {"bias": False}, "layer norm": {"norm": nn.LayerNorm},
+              "batch norm": {"norm": nn.BatchNorm1d},
+              "batch norm, no bias": {"norm": nn.BatchNorm1d, "bias": False}}
+    has = {name: [one.bias is not None for one in MLP((5, 4, 3, 2), rng=rng, **options).layers]
+           for name, options in others.items()}
     widths = torch.tensor([[one.in_features, one.out_features] for one in layers])
     counts = [sum(part.numel() for part in one.parameters()) for one in layers]
     biases = widths[:, 1] if bias_in == "R^m" else widths[:, 0]
-    return equal(
-        counts, widths.prod(dim=1) + biases, tol=0, why="a count", detail=f"{len(layers)} layers"
-    )
+    return every({
+        "numbers of a layer": equal(
+            counts, widths.prod(dim=1) + biases, tol=0, why="a count",
+            detail=f"{len(layers)} layers"),
+        "layers with a bias": equal(
+            [*has.values()], [[0, 0, 0], [1, 1, 1], [0, 0, 1], [0, 0, 0]], tol=0, why="a count"),
+    })
 
 
-@claim(control={"order": "last first"}, source="by definition")
+@claim(
+    control={"order": "last first"}, refutes=["network", "hooks", "activations"],
+    source="by definition",
+)
 def composition(
     seed: Seed, *, depth: Depth = 3, width: Width = 20, activation: ActivationName = "tanh",
     order: Literal["first first", "last first"] = "first first",
@@ -87,7 +103,26 @@ def composition(
         "network": equal_to_rounding(output, explicit[-1]),
         "hooks": equal_to_rounding(hooked, torch.stack(explicit[1:])),
         "activations": equal_to_rounding(torch.stack(mlp.activations(x)), torch.stack(explicit)),
+        **_as_made(rng),
     })
+
+
+def _as_made(rng: torch.Generator) -> dict[str, Evidence]:
+    """Compare a network of which only the widths were said with torch's, and look at its draws."""
+    plain = MLP((3, 7, 5, 2), rng=rng).double()
+    linear = [nn.utils.skip_init(nn.Linear, *pair) for pair in ((3, 7), (7, 5), (5, 2))]
+    chain = nn.Sequential(linear[0], nn.ReLU(), linear[1], nn.ReLU(), linear[2])
+    chain.double().load_state_dict(
+        dict(zip(chain.state_dict(), plain.state_dict().values(), strict=True)))
+    x, wide = randn(rng, 4, 6, 3), MLP((30, 200, 2), rng=rng)
+    drawn = [torch.cat([one.weight.flatten(), one.bias]) for one in wide.layers]
+    return {
+        "torch's chain": equal_to_rounding(plain(x), chain(x)),
+        "weights as drawn": follows(
+            torch.cat([drawn[0] * 30**0.5, drawn[1] * 200**0.5]), stats.uniform(-1, 2),
+            why="uniform between ±1/√n, independent"),
+        "widths": equal(wide.sizes, [30, 200, 2], tol=0, why="as they were given"),
+    }
 
 
 @claim(
@@ -123,6 +158,12 @@ def parts_in_order(
     for layer in plain.layers[:-1]:
         h = phi(layer(h))
     parts["dropout, evaluation"] = equal_to_rounding(plain.eval()(x), plain.layers[-1](h))
+    module = nn.Dropout1d(p)  # drops whole rows, and each layer has a copy of its own
+    others = [MLP(sizes, activation=activation, dropout=module, rng=rng) for _ in range(2)]
+    drops = [part for one in others for part in one.drops]
+    kinds = [isinstance(one, nn.Dropout1d) and one is not module for one in drops]
+    same = len(set(map(id, drops))) == len(drops) == 2 * (depth - 1)
+    parts["modules that drop"] = never([not one for one in [*kinds, same]], why="copies")
     return every(parts)
 
 
@@ -164,6 +205,8 @@ def ridge_invariance(
     onto = some + ((fields[:, None] - (some @ w + b)) / (w @ w))[..., None] * w  # (14, 100, dim)
     plane = w.new_tensor([3.0, 4.0])
     found = level_set_points(lambda x: ridge(x, plane, b, torch.sin)[0], level, cells=40)
+    circle = level_set_points(lambda x: x.norm(dim=1), 0.505)
+    exact = level_set_points(lambda x: x.sum(dim=1), 0.0, low=-2.0, high=2.5, cells=9)
     z = found @ plane + b
     nearest = fields[(z[:, None] - fields).abs().argmin(dim=1)]
     return every({
@@ -174,6 +217,10 @@ def ridge_invariance(
         "level set in the plane": equal_to_rounding(z, nearest).drawn(
             Series("points of the level set", found[:, 0], found[:, 1]), x="x₁", y="x₂",
         ),
+        "radius of a circle": equal_to_rounding(circle.norm(dim=1), 0.505),
+        "points of a circle": equal(
+            len(circle), 4 * 51, tol=0, why="51 of the 101 lines an axis meet it, twice each"),
+        "corners of the grid": equal_to_rounding(exact.sum(dim=1), 0),
     })
 
 
@@ -289,7 +336,32 @@ def nesting(
     silent = functional.pad(incoming, (0, 0, 0, 1))
     dead = rebuilt_with(mlp, last, silent, torch.hstack([outgoing, nu]))
     predicted = mlp(x) + (nu[:, 0] / 2 if shift == "ν / 2" else 0)
-    return every({**parts, "sigmoid, w = b = 0": equal_to_rounding(dead(x), predicted)})
+    return every({
+        **parts, "sigmoid, w = b = 0": equal_to_rounding(dead(x), predicted),
+        "new weights": _new_weights(seed.child("new")),
+    })
+
+
+def _new_weights(seed: Seed) -> Evidence:
+    """Look at the weights of units that are added, most of them without a word."""
+    rng, mlp = seed.torch(), MLP((4, 9, 16), rng=seed.torch())
+    added = [hidden_weights("nesting", widen(mlp, 1, rng=rng), 1) for _ in range(60)]
+    dead = [hidden_weights("nesting", widen(mlp, 1, "dead", rng=rng), 1) for _ in range(40)]
+    halves = hidden_weights("nesting", widen(mlp, 1, "split"), 1)
+    incoming, outgoing = hidden_weights("nesting", mlp, 1)
+    new, old = torch.cat([halves[0][[0, -1]], halves[1].mT[[0, -1]]], dim=1), torch.cat(
+        [incoming[0], outgoing[:, 0] / 2])
+    why = "independent draws, uniform between ±1/√n"
+    return every({
+        "into it": follows(
+            torch.stack([one[0][-1] for one in added]) * 4**0.5, stats.uniform(-1, 2), why=why),
+        "out of it": follows(
+            torch.stack([one[1][:, -1] for one in dead]) * 9**0.5, stats.uniform(-1, 2), why=why),
+        "zeros": equal(
+            torch.cat([*(one[1][:, -1] for one in added), *(one[0][-1] for one in dead)]), 0,
+            tol=0, why="what is not drawn"),
+        "halves of the first": equal(new, old.expand(2, -1), tol=1e-7, why="float32"),
+    })
 
 
 @claim(control={"inputs": "1"}, refutes=["activations for each multiply-add"], source="by counting")

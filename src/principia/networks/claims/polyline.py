@@ -6,6 +6,7 @@ from typing import Annotated, Literal, get_args
 
 import numpy as np
 import torch
+from scipy import stats
 from scipy.interpolate import make_interp_spline
 from torch import Tensor
 
@@ -17,6 +18,7 @@ from principia.lab.evidence import (
     equal,
     equal_to_rounding,
     every,
+    follows,
     slope,
 )
 from principia.lab.params import Range
@@ -25,6 +27,7 @@ from principia.networks.activations import ACTIVATIONS
 from principia.networks.polyline import (
     Kind,
     Polyline,
+    PolylineNetwork,
     best_knots,
     fit_values,
     hat_functions,
@@ -53,7 +56,7 @@ def _same_function(
     """Compare polylines and their form with SciPy's linear spline, far beyond the ends too."""
     rng, phi = seed.torch(), ACTIVATIONS[kind].module()
     x, formed, called, exact = torch.empty(0), [], [], []
-    for m in torch.randint(2, pieces + 1, (polylines,), generator=rng).tolist():
+    for m in torch.randint(1, pieces + 1, (polylines,), generator=rng).tolist():
         polyline = _random(rng, m)
         x = torch.linspace(-m, 2.0 * m, 400, dtype=torch.float64)
         a, b, c = polyline.to_relu() if kind == "relu" else polyline.to_avu()
@@ -159,7 +162,32 @@ def one_layer_universal(
         knots = torch.linspace(0, 1, int(built[-1]) + 1)
         units.append(len(interpolate(function, knots).module(kind).c))
     parts["units"] = equal(units, int(PIECES[-1]) - 1, tol=0, why="a count: a kink between pieces")
-    return every(parts)
+    return every({**parts, "as drawn": _drawn(seed.child("drawn"))})
+
+
+def _drawn(seed: Seed) -> Evidence:
+    """Look at networks as they are drawn: their weights, and what they make of batches."""
+    nets: list[tuple[Callable[[Tensor], Tensor], PolylineNetwork]] = [
+        (torch.relu, PolylineNetwork(5, rng=seed.torch())),
+        (torch.abs, PolylineNetwork(3, kind="avu", rng=seed.torch())),
+        (torch.relu, PolylineNetwork(0, rng=seed.torch())),
+    ]
+    x, found, exact = torch.linspace(-3, 3, 14, dtype=torch.float64).view(2, 7, 1), [], []
+    for phi, net in nets:
+        a, b, w, biases, c = (one.double() for one in (net.a, net.b, net.w, net.biases, net.c))
+        found.append(net.double()(x))
+        units = torch.einsum("i,...i->...", c, phi(x * w + biases))
+        exact.append(a * x + b + units[..., None])
+    wide, uniform = PolylineNetwork(2000, rng=seed.torch()), stats.uniform(-1, 2)
+    ends = [PolylineNetwork(1, rng=seed.child(k).torch()) for k in range(500)]
+    why = "independent draws"
+    return every({
+        "formula": equal_to_rounding(torch.stack(found), torch.stack(exact)),
+        "w and biases": follows(torch.cat([wide.w, wide.biases]), uniform, why=why),
+        "c": follows(wide.c * 2000**0.5, uniform, why=why),
+        "a, b and a single c": follows(
+            torch.cat([torch.cat([one.a, one.b, one.c]) for one in ends]), uniform, why=why),
+    })
 
 
 @claim(
@@ -183,6 +211,10 @@ def parameter_count(
     spans["all together"] = torch.cat(list(spans.values()), dim=1)
     size = pieces + (free == "m + 1")
     ranks = [int(torch.linalg.matrix_rank(span)) for span in spans.values()]
+    noise, order = torch.randn(2, len(x), generator=seed.torch(), dtype=torch.float64)
+    order = order.argsort()
+    fitted = fit_values(x[order], noise[order], knots)(x)
+    theirs = torch.linalg.lstsq(spans["rectifiers"], noise, driver="gelsd").solution
     numbers = [2 + len(c) for *_, c in (polyline.to_relu(), polyline.to_avu())]
     return every({
         "rank of the evaluation map": equal(ranks, size, tol=0, why="an integer").drawn(
@@ -194,6 +226,7 @@ def parameter_count(
         "values found again": equal_to_rounding(
             fit_values(x, polyline(x), knots).values, polyline.values
         ),
+        "nearest to noise": equal_to_rounding(fitted, spans["rectifiers"] @ theirs),
     })
 
 
@@ -212,8 +245,12 @@ def best_knots_claim(
         chosen = x[torch.linspace(0, samples - 1, pieces + 1).round().long()]
         if knots == "best":
             chosen = best_knots(x, y, pieces)
-        places = [torch.searchsorted(x, chosen), *([0, *inner, samples - 1] for inner in choices)]
+            far = best_knots(x + 2.0**20, y - 2.0**22, pieces)  # where squares have 13 digits
+            chosen = torch.stack([chosen, x[torch.searchsorted(x, far - 2.0**20 - 1e-3)]])
+        ours = torch.searchsorted(x, chosen.view(-1, pieces + 1))
+        places = [*ours, *([0, *inner, samples - 1] for inner in choices)]
         fits = np.stack([np.interp(x, x[place], y[place]) for place in places])
-        first, *errors = ((fits - y.numpy()) ** 2).sum(axis=1)
-        found, least = [*found, first], [*least, min(errors)]
+        errors = ((fits - y.numpy()) ** 2).sum(axis=1)
+        found += errors[: len(ours)].tolist()
+        least += [errors[len(ours) :].min()] * len(ours)
     return equal_to_rounding(found, least)

@@ -18,6 +18,7 @@ from principia.lab.evidence import (
     equal,
     equal_to_rounding,
     every,
+    mean_is,
 )
 from principia.lab.params import Range
 from principia.lab.seeds import Seed
@@ -99,7 +100,37 @@ def projected_residual(
             parts[f"{name}, {kind}"] = equal_to_rounding(
                 torch.einsum("mn,bn->bm", V, x) + bent - rest, layer(x)
             )
-    return every(parts)
+    return every({**parts, **_with_defaults(seed.child("defaults"), m)})
+
+
+def _with_defaults(seed: Seed, m: int) -> dict[str, Evidence]:
+    """Look at layers and a network as they are made when nobody says more than the widths."""
+    rng = seed.torch()
+    plain = ResidualLayer(m, rng=rng).double()
+    drawn = ResidualLayer(60, m=90, project=True, rng=rng).branch.linear
+    net, halved = (ResidualMLP(5, width=m, depth=3, n_out=4, rng=rng, **options).double()
+                   for options in ({}, {"alpha": 0.5, "activation": "softplus"}))
+    x, found, exact = randn(rng, 2, 7, 5), [], []
+    for one, phi, alpha in ((net, torch.relu, 1.0), (halved, functional.softplus, 0.5)):
+        enter, *hidden, leave = one.layers
+        h = enter(x)
+        for layer in hidden:
+            h = h + alpha * (phi(layer(h)) - phi(x.new_zeros(())))
+        found.append(one(x))
+        exact.append(leave(h))
+    h = randn(rng, 2, 7, m)
+    found.append(plain(h))
+    exact.append(h + torch.relu(plain.branch.linear(h)))
+    return {
+        "networks, and defaults": equal_to_rounding(
+            *(torch.cat([one.flatten() for one in side]) for side in (found, exact))),
+        "variance of the weights": mean_is(
+            drawn.weight.detach().square() * 60 / 2, 1.0, why="of a mean of squares"),
+        "biases, and parameters": equal(
+            [*drawn.bias.tolist(), len([*plain.parameters()])], [0.0] * 90 + [2], tol=0,
+            why="zeros; a layer that keeps the width has weights and biases alone",
+        ),
+    }
 
 
 def _set(parameter: Tensor, value: Tensor) -> None:
@@ -145,11 +176,11 @@ def path_count(
 
 
 def _bent_network(
-    rng: torch.Generator, dim: int, depth: int, activation: str, gain: float, alpha: float = 1.0
+    rng: torch.Generator, dim: int, depth: int, activation: str, gain: float, **options: float
 ) -> SkipNetwork:
-    """Build layers y + α φ(Wy) with weights of variance gain²/n."""
+    """Build layers y + α φ(Wy) with weights of variance gain²/n; without a word α is 1."""
     branches = [Branch(dim, dim, activation, rng) for _ in range(depth)]
-    net = SkipNetwork(branches, alpha=alpha).double()
+    net = SkipNetwork(branches, **options).double()
     for parameter in net.parameters():
         _set(parameter, gain / 2**0.5 * parameter)
     return net
@@ -186,12 +217,13 @@ def skip_gradient_product(
         products.append(product)
     found = [skip_jacobian(net, x, since=k) for k in range(1, depth + 1)]
     flat = [torch.cat([part.flatten() for part in all_parts]) for all_parts in (exact, formula)]
-    jacobian: Any = torch.autograd.functional.jacobian(net, x)
+    batch = randn(rng, 2, 3, dim).requires_grad_()
+    jacobians = torch.func.vmap(torch.func.vmap(torch.func.jacrev(net)))(batch)
     return every({
         "gradients of all Θ": equal_to_rounding(*flat),
         "skip_jacobian since k": equal_to_rounding(torch.stack(found), torch.stack(products)),
         "skip_jacobian since the input": equal_to_rounding(
-            skip_jacobian(net, x[None])[0], jacobian
+            skip_jacobian(net, batch), jacobians
         ),
     })
 
@@ -276,6 +308,12 @@ def dense_width(
     if join == "add":
         joined, joined_widths = _bent_network(rng, n, depth, "tanh", 1.0), [n] * (depth + 1)
     jacobian: Any = torch.autograd.functional.jacobian(joined, x)
+    rows = [block, DenseBlock(n, growth=growth, depth=depth, rng=rng).double()]
+    batch = randn(rng, 2, 3, n)
+    alone = [torch.stack([one(row) for row in batch.flatten(0, 1)]) for one in rows]
+    h = batch
+    for layer in rows[1].layers:  # rectifiers, where nobody says more
+        h = torch.cat([layer(h).relu(), h], dim=2)
     return every({
         "block ∂x/∂x": equal_to_rounding(jacobian[-n:], torch.eye(n)),
         "widths": equal(
@@ -283,4 +321,8 @@ def dense_width(
             tol=0, why="a count, by the block and of what its layers have made",
         ),
         "recursion": equal_to_rounding(block(x), torch.cat(made)),
+        "a batch": equal_to_rounding(
+            torch.cat([*(one(batch) for one in rows), h]).flatten(0, 1),
+            torch.cat([*alone, alone[1]]),
+        ),
     })

@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 import numpy as np
 import torch
 from jaxtyping import Float
+from scipy.stats import norm
 from torch import Tensor
 
 from principia.lab.evidence import (
@@ -18,6 +19,7 @@ from principia.lab.evidence import (
     equal,
     equal_to_rounding,
     every,
+    follows,
     never,
     slope,
     tends_to,
@@ -102,7 +104,35 @@ def best_polynomial_rate(
             near, (2 + 2 / math.pi * np.log(used + 1)) * best, slack=1e-3 * best,
             why="1 + Lebesgue constant; the grid of the best errs by 0.1 %",
         ),
+        **_by_others(),
     })
+
+
+def _by_others() -> dict[str, Evidence]:
+    """Compare with NumPy's polynomials, and with best ones that are known."""
+    def bent(x: Tensor) -> Tensor:
+        return x.exp() + (x - 0.3).abs()
+
+    x = torch.linspace(-1, 1, 200, dtype=torch.float64)
+    theirs = np.polynomial.chebyshev.chebinterpolate(lambda x: bent(torch.tensor(x)).numpy(), 7)
+    powers = x[:, None] ** torch.arange(3)
+    weights, distance = minimax_fit(x**3, powers)
+    unused, most = minimax_fit(bent(x), torch.zeros_like(powers))
+    twice = torch.cat([powers, powers * (1 + 1e-7)], dim=1).float()  # all but dependent
+    both, near = minimax_fit((x**3).float(), twice)
+    missed = ((x**3).float() - twice @ both).abs().max()
+    return {
+        "Chebyshev's polynomials": equal_to_rounding(
+            chebyshev(x, 7), np.polynomial.chebyshev.chebvander(x.numpy(), 7)),
+        "interpolation by NumPy": equal_to_rounding(
+            chebyshev_fit(bent, 7)(x), np.polynomial.chebyshev.chebval(x.numpy(), theirs)),
+        "x³ by a parabola": equal(
+            [*weights, distance], [0, 0.75, 0, 0.25], tol=1e-4,
+            why="Chebyshev's polynomial has its ends ±1/4 at ±1, ±1/2, beside points of the grid"),
+        "without functions, and with them twice": equal(
+            [*unused, most, missed, near], [0, 0, 0, float(bent(x).max()), 0.25, 0.25], tol=1e-4,
+            why="dependent columns in float32, and the grid"),
+    }
 
 
 def _kink_grid(points: int) -> Float[Tensor, "N 1"]:
@@ -277,8 +307,33 @@ def ridge_functions_dense(
 
     x, test, widths = cube_grid(45, 2), cube_grid(61, 2), [width // 16, width // 4, width]
     axis = directions == "one axis"
-    return _come_close(widths, {
+    close = _come_close(widths, {
         "tanh": [_sup_errors(seed, "tanh", m, scale, targets, x, test, axis) for m in widths]
+    })
+    return every({**dict(close.parts), "ridges": _ridges(seed.child("ridges"), scale)})
+
+
+def _ridges(seed: Seed, scale: float) -> Evidence:
+    """Look at the ridges that are drawn, and at a span that takes those of another one over."""
+    x = 2 * torch.rand(50, 3, generator=seed.torch(), dtype=torch.float64) - 1
+    wide = RidgeSpan(3, phi="tanh", width=600, scale=scale, rng=seed.torch())
+    cells = ((wide.centers + 1) * 300).floor().sort(dim=0).values
+    plain, small = RidgeSpan(3, rng=seed.torch()), RidgeSpan(3, width=5, n_out=2, rng=seed.torch())
+    empty = small(x)
+    other = RidgeSpan(3, width=5, n_out=2, rng=seed.child(1).torch())
+    other.load_state_dict(small.fit(x, x[:, :2].exp()).state_dict())
+    formula = torch.einsum("Nmn,mn->Nm", x[:, None] - wide.centers, wide.directions).tanh()
+    relu = torch.einsum("Nmn,mn->Nm", x[:, None] - plain.centers, plain.directions).relu()
+    return every({
+        "formula": equal_to_rounding(wide.features(x), formula),
+        "64 rectifiers by default": equal_to_rounding(plain.features(x), relu.expand(50, 64)),
+        "directions": follows(wide.directions / scale, norm(), why="independent normal numbers"),
+        "and by default": follows(plain.directions, norm(), why="independent normal numbers"),
+        "centers": equal(
+            cells, torch.arange(600)[:, None].expand(-1, 3), tol=0,
+            why="a Latin hypercube: one in each of 600 slices, along every axis"),
+        "taken over": equal_to_rounding(
+            torch.stack([other(x), empty]), torch.stack([small(x), 0 * x[:, :2]])),
     })
 
 
@@ -319,4 +374,30 @@ def lifting(
             Series("ε ‖c‖₁", dims, bounds, "bound"), x="dimension n", y="error of the sum", log="y",
         ),
         "lift of exp itself": equal_to_rounding(torch.stack(lifted), torch.stack(sums)),
+        "sup on a box": _on_boxes(),
+    })
+
+
+def _on_boxes() -> Evidence:
+    """Measure distances that are known, and note at which points."""
+    box, seen = [(-3.0, 1.0), (0.5, 0.75), (2.0, 4.0), (-1.0, 0.0)], []
+
+    def f(x: Tensor) -> Tensor:  # largest where all are at their lower ends, or one of them at 1
+        seen.append(x)
+        return (x * x.new_tensor([1.0, -2.0, -0.5, 1.0])[: x.shape[1]]).sum(dim=1)
+
+    found = [sup_distance(f, lambda x: x[:, :1], box[:n]) for n in (1, 2, 3, 4)]
+    many = [len(one) for one in seen]
+    low, high = torch.tensor(box, dtype=torch.float64).T
+    outside = [((x < low[: x.shape[1]]) | (x > high[: x.shape[1]])).any() for x in seen]
+    ends = [max(abs(float((x.amin(dim=0) - low[: x.shape[1]]).max())),
+                abs(float((high[: x.shape[1]] - x.amax(dim=0)).max()))) for x in seen]
+    return every({
+        "distances": equal(
+            found, [0, 1.5, 3.5, 4.5], tol=[0, 0, 0.05, 0.3], why="Sobol points miss the corners"),
+        "points": equal(
+            many, [1025, 2049, 33**2, 65**2, 1025, 2050, 1025, 2050], tol=0,
+            why="1025, or the next square; then twice as many, a side or in all"),
+        "outside of it": never(outside, why="of the box"),
+        "from end to end": at_most(ends, 0.01, why="more than 1000 points along an axis"),
     })
