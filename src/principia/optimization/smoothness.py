@@ -186,7 +186,7 @@ def hessian_product(
     at = point.detach().requires_grad_()
     with torch.enable_grad():
         (gradient,) = torch.autograd.grad(loss(at), at, create_graph=True)
-    return products_of([gradient], [at]) if gradient.requires_grad else torch.zeros_like
+    return products_of([gradient], [at])
 
 
 def products_of(slopes: Sequence[Tensor], params: Sequence[Tensor]) -> Callable[[Tensor], Tensor]:

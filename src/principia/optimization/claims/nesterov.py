@@ -9,9 +9,9 @@ from torch import Tensor, nn
 from torch.optim import SGD
 
 from principia.lab.evidence import (
+    Control,
     Evidence,
     Series,
-    at_least,
     at_most,
     claim,
     equal,
@@ -192,8 +192,10 @@ def _bound(problem: Problem, lr: float, steps: int, power: int = 1) -> Tensor:
 
 
 @claim(
-    control={"gradient_at": "iterate"},
-    refutes=["the last three"],
+    controls=[
+        Control({"gradient_at": "lookahead, as printed"}, words="the sign that is printed"),
+        Control({"gradient_at": "iterate"}, words="the heavy ball: a gradient at the iterate"),
+    ],
     source="Lessard, Recht and Packard 2016, sec. 4.5 and 4.6",
     misprint=r"$v\leftarrow\alpha v+\varepsilon\nabla R(\theta+\alpha v)$, with which $\theta$ is "
     r"never moved; by $\theta\leftarrow\theta+v$ it climbs",
@@ -201,27 +203,24 @@ def _bound(problem: Problem, lr: float, steps: int, power: int = 1) -> Tensor:
 def gradient_at_the_lookahead(
     seed: Seed, *, steps: Annotated[int, Range(200, 1000)] = 300,
     starts: Annotated[int, Range(2, 200)] = 20, lr: Annotated[float, Range(0.01, 0.04)] = CAREFUL,
-    gradient_at: Literal["lookahead", "iterate"] = "lookahead",
+    gradient_at: Literal["lookahead", "lookahead, as printed", "iterate"] = "lookahead",
 ) -> Evidence:
     r"""With the gradient at $\nu$ it converges where the tuned heavy ball runs in a circle."""
     problem = Lessard().at(torch.linspace(3.07, 3.46, starts, dtype=torch.float64)[:, None])
     strong: Any = ("strong", 1 / (lr * MU))
     ahead = run_copy(problem, Nesterov, steps, lr=lr, beta=strong)["theta"]
     behind = run_copy(problem, HeavyBall, steps, **tuned_heavy_ball(L, MU))["theta"]
-    up = run_copy(problem, SGD, 30, lr=lr, momentum=0.8, nesterov=True, maximize=True)["value"]
-    last = (ahead if gradient_at == "lookahead" else behind)[-3:]
-    return every({
-        "the last three": at_most(
-            last.abs(), 1e-12, why="near 0 it is a parabola: √(β(1 - ηL)) a step, 0.8^200 = 4e-20"
-        ).drawn(
-            Series("gradient at the look-ahead", range(30), ahead[:30, 0, 0], style="line"),
-            Series("at the iterate: heavy ball", range(30), behind[:30, 0, 0], "other"),
-            Series("minimum", [0, 29], [0, 0], "predicted"), x="step t", y="x",
-        ),
-        "the printed sign climbs": at_least(
-            up[-1] / up[0], 1e3, why="from 3 on x grows by 1 + 17η or more a step; 1.17^60 = 1e4"
-        ),
-    })
+    found = ahead if gradient_at == "lookahead" else behind
+    if gradient_at == "lookahead, as printed":
+        kind: Any = {"lr": lr, "momentum": 0.8, "nesterov": True, "maximize": True}
+        found = run_copy(problem, SGD, 30, **kind)["theta"]
+    return at_most(
+        found[-3:].abs(), 1e-12, why="near 0 it is a parabola: √(β(1 - ηL)) a step, 0.8^200 = 4e-20"
+    ).drawn(
+        Series(f"gradient at {gradient_at}", range(30), found[:30, 0, 0], style="line"),
+        Series("heavy ball", range(30), behind[:30, 0, 0], "other"),
+        Series("minimum", [0, 29], [0, 0], "predicted"), x="step t", y="x",
+    )
 
 
 @claim(control={"restart": False}, source="O'Donoghue and Candès 2015, sec. 3.2 and 4")

@@ -413,7 +413,7 @@ def ends_of_the_spectrum(
             products.append(products_of(slopes, params)(v))
             exact.append(F.pad(v[..., :-2] @ hessian, (0, 2)))
     # of a weighted sum of squares the weights are the eigenvalues; the smallest ones are tiny
-    for shape, k, kind in (((2, 3), 2, torch.float64), ((4, 20), 1, torch.float32),
+    for shape, k, kind in (((2, 3), 2, torch.float64), ((30, 20), 1, torch.float32),
                            ((7, 10), 35, torch.float64), ((30, 5), 60, torch.float64)):
         A = 1e-6 * torch.randn(shape, generator=rng, dtype=kind)
         compare("matrices", lambda W, A=A: (A * W * W).sum() / 2, torch.ones_like(A), A, k)
@@ -426,6 +426,11 @@ def ends_of_the_spectrum(
         values.append(F.cross_entropy(net(x), y))
     both = ((kind, _flat(found[kind]), _flat(expected[kind])) for kind in found)
     return every({kind: equal(ours, theirs, tol=1e-4, why=why) for kind, ours, theirs in both} | {
+        "graphs that are left": equal(
+            [float(one.requires_grad) for one in (
+                *hessian_extremes(lambda w: (w * w * params[-1]).sum(), torch.ones(2)),
+                pl_ratio(risk, minimum=0.0))], 0, tol=0, why="numbers, not functions"
+        ),
         "products": equal_to_rounding(_flat(products), _flat(exact)),
         "losses of networks in rows": equal_to_rounding(
             torch.cat([risk.value(points[:, None])[:, 0], risk.value(points[1])[None]]),
