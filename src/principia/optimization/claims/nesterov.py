@@ -21,6 +21,7 @@ from principia.lab.evidence import (
 )
 from principia.lab.params import Range
 from principia.lab.seeds import Seed
+from principia.lab.training.optimizers import fed, steps_along
 from principia.optimization.momentum import HeavyBall, tuned_heavy_ball
 from principia.optimization.nesterov import Nesterov, run_copy
 from principia.optimization.problems import Lessard, Problem, Quadratic, log_spaced
@@ -32,7 +33,7 @@ CAREFUL = 0.5 / L  # a step of 1/L would land on its minimum at once
 
 @claim(
     control={"compared_with": "iterate"},
-    refutes=["torch's parameters"],
+    refutes=["torch's parameters", "any gradients, as it comes"],
     source="Sutskever et al. 2013, sec. 2",
 )
 def torch_nesterov_is_lookahead(
@@ -46,6 +47,7 @@ def torch_nesterov_is_lookahead(
     torchs = run_copy(problem, SGD, 200, lr=CAREFUL, momentum=beta, nesterov=True)["theta"]
     stepped = torchs - CAREFUL * problem.gradient(torchs)
     why, shown = "rounding of 200 steps of numbers below 100", slice(0, 40)
+    g = torch.randn(9, 3, 2, generator=seed.child("gradients").torch(), dtype=theta.dtype)
     return every({
         "torch's parameters": equal(
             torchs, ahead if compared_with == "lookahead" else theta, tol=1e-12, why=why
@@ -56,6 +58,13 @@ def torch_nesterov_is_lookahead(
             x="step t", y="x",
         ),
         "a step from there": equal(stepped[:-1], theta[1:], tol=1e-12, why=why),
+        "any gradients, as it comes": equal_to_rounding(
+            torch.stack([
+                (p if compared_with == "lookahead" else optimizer.iterate()[0]).detach().clone()
+                for optimizer, p in fed(Nesterov, g)
+            ]),
+            steps_along(SGD, g, lr=0.1, momentum=0.9, nesterov=True).cumsum(dim=0),
+        ),
     })
 
 
@@ -223,7 +232,10 @@ def gradient_at_the_lookahead(
     )
 
 
-@claim(control={"restart": False}, source="O'Donoghue and Candès 2015, sec. 3.2 and 4")
+@claim(
+    control={"restart": False}, refutes=["gap after 32√κ steps", "anew is like at first"],
+    source="O'Donoghue and Candès 2015, sec. 3.2 and 4",
+)
 def restart_recovers_linear_rate(
     seed: Seed, *, kappa: Annotated[float, Range(30, 10_000)] = 1000.0,
     dim: Annotated[int, Range(10, 60)] = 50, restart: bool = True,
@@ -251,7 +263,23 @@ def restart_recovers_linear_rate(
             x="step t", y="h above its minimum", log="y",
         ),
         "anew is like at first": equal_to_rounding(path[turn : turn + 51], fresh),
+        "in two tensors, which turn together": equal_to_rounding(
+            _in_pieces(bowl, [3, dim - 3], min(2 * turn, steps), **convex),
+            path[: min(2 * turn, steps) + 1, 0],
+        ),
     })
+
+
+def _in_pieces(bowl: Quadratic, sizes: list[int], steps: int, **options: Any) -> Tensor:
+    """Run the method on a quadratic along the axes whose coordinates stand in several tensors."""
+    pieces = [nn.Parameter(one.clone()) for one in bowl.theta.detach()[0].split(sizes)]
+    optimizer, path = Nesterov(pieces, **options), [bowl.theta.detach()[0]]
+    for _ in range(steps):
+        for p, curvature in zip(pieces, bowl.eigenvalues.split(sizes), strict=True):
+            p.grad = curvature * p.detach()
+        optimizer.step()
+        path.append(torch.cat(optimizer.iterate()))
+    return torch.stack(path)
 
 
 def _first_uphill(problem: Problem, path: Tensor) -> int:

@@ -76,7 +76,7 @@ def minibatch_gradient_is_unbiased(
     exact, alone = risk.gradient(w), per_sample_gradients(model, _log_loss, x, y)
     why = "a mean over all subsets, nothing is drawn: float64 rounding"
     squares = SampledSquares(x, y, batch, label_noise=0.5, rng=seed.child("rows").torch())
-    squares = squares.at(w.expand(20_000, -1))
+    squares, hill = squares.at(w.expand(20_000, -1)), Slopes(w)
     squares().sum().backward()
     slopes = squares.theta.grad * (batch if reduction == "sum" else 1)  # type: ignore[operator]
     per, why_drawn = (x @ w - y)[:, None] * x, "a mean over the rows"
@@ -89,8 +89,8 @@ def minibatch_gradient_is_unbiased(
         "rows that draw their own": mean_is(slopes, per.mean(dim=0), why=why_drawn),
         "their variance, with noisy targets": mean_is(apart, noisy_by, why=why_drawn),
         "all samples at once": equal_to_rounding(
-            torch.cat([SampledSquares(x, y)(), squares.value(w)[None]]),
-            torch.stack([y.square().mean() / 2, (x @ w - y).square().mean() / 2]),
+            torch.cat([SampledSquares(x, y)(), squares.value(w)[None], hill(), hill.value(x)]),
+            torch.cat([(torch.stack([y, x @ w - y]) ** 2).mean(dim=1) / 2, 0 * w[:1], x @ w]),
         ),
     })
 
@@ -279,9 +279,9 @@ def interpolation_removes_the_ball(
     rng, runs = seed.torch(), 32
     X = F.normalize(randn(rng, samples, dim), dim=1)
     y = X @ randn(rng, dim)
-    problem = SampledSquares(X, y, batch, label_noise=label_noise, rng=rng)
-    problem, at = problem.at(torch.zeros(runs, dim)), range(0, 2001, 20)
-    sgd = SGD(problem.parameters(), lr=1.0)
+    noise = {"label_noise": label_noise} if label_noise else {}
+    problem = SampledSquares(X, y, batch, rng=rng, **noise).at(torch.zeros(runs, dim))
+    at, sgd = range(0, 2001, 20), SGD(problem.parameters(), lr=1.0)
     gaps = descend(problem, sgd, 2000, at=list(at), iterate=lambda: problem.theta)["value"]
     eigenvalues = torch.linalg.eigvalsh(X @ X.mT) / samples
     nearest = torch.linalg.pinv(X) @ y  # the solution that steps from 0 lead to
