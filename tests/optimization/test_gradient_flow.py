@@ -44,6 +44,8 @@ def test_claims_catch_planted_bugs(old, new, claim):
     [
         ("torch.from_numpy(found.y.T.copy())", "2 * torch.from_numpy(found.y.T.copy())",
          "flow_solves_its_equation", ["no time"]),
+        ("theta.requires_grad else theta.detach()", "theta.requires_grad else theta",
+         "gd_follows_modified_flow", ["points that are looked at"]),
         ("path[-1] - lr / 2 * (slope_here", "path[-1] + lr / 2 * (slope_here",
          "heun_is_of_order_two", ["on a quadratic"]),
     ],

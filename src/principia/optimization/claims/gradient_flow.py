@@ -89,7 +89,7 @@ def heun_is_of_order_two(
     path, z = heun(bowl, 0.3, 4), 0.3 * lam
     factor = 1 - z + (z * z / 2 if slopes == "at both ends" else 0)
     parts["on a quadratic"] = equal_to_rounding(
-        path, bowl.theta * factor ** torch.arange(5)[:, None, None]
+        path.numpy(), bowl.theta * factor ** torch.arange(5)[:, None, None]
     )
     return every(parts)
 
@@ -242,7 +242,10 @@ def flow_pl_rate(
     )
 
 
-@claim(control={"coefficient": 0.5}, source="Barrett and Dherin 2021, thm. 3.1")
+@claim(
+    control={"coefficient": 0.5}, refutes=["order of the distance", "value", "slope"],
+    source="Barrett and Dherin 2021, thm. 3.1",
+)
 def gd_follows_modified_flow(
     seed: Seed, *, finest: Finest = 7, coefficient: Annotated[float, Range(0, 1)] = 0.25,
 ) -> Evidence:
@@ -274,4 +277,7 @@ def gd_follows_modified_flow(
         ),
         "value": equal_to_rounding(height, (lam * points**2).sum(dim=1) / 2 + lr / 4 * squares),
         "slope": equal_to_rounding(slopes, lam * points + lr / 2 * lam**2 * points),
+        "points that are looked at": equal(
+            float(points.requires_grad), 0, tol=0, why="no graph is left at them"
+        ),
     })

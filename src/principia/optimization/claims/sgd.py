@@ -328,7 +328,7 @@ def permutation_sees_each_once(
         "seen by free draws": mean_is(seen.mean(dim=1), expected, why="mean over the epochs"),
         "fixed, and class by class": equal(
             torch.cat([fixed, by_class]),
-            np.append(np.arange(samples), np.argsort(labels, kind="stable")), tol=0,
+            np.append(np.arange(samples), np.argsort(labels.numpy(), kind="stable")), tol=0,
             why="NumPy's stable order",
         ),
     })
@@ -380,9 +380,8 @@ def sorted_order_unlearns(
 
 
 def _alone(nets: ParallelMLP, number: int) -> MLP:
-    """Build the ordinary network that has the weights of one of several side by side."""
     sizes = [nets.layers[0].weight.shape[2], *(layer.weight.shape[1] for layer in nets.layers)]
-    net = MLP(sizes, activation=nets.activation)
+    net = MLP(sizes, activation=nets.activation, rng=torch.Generator())
     for one, many in zip(net.layers, nets.layers, strict=True):
         one.weight.data, one.bias.data = many.weight.data[number], many.bias.data[number, 0]
     return net
@@ -395,7 +394,8 @@ def per_sample_gradients_are_autograds(
 ) -> Evidence:
     r"""Each row is the gradient of one sample's loss, and a risk is the mean of these losses."""
     rng, found, alone = seed.torch(), [], []
-    images = nn.Sequential(nn.Conv2d(1, 2, 3), nn.BatchNorm2d(2), nn.Flatten(), nn.Linear(8, 3))
+    ends = nn.utils.skip_init(nn.Conv2d, 1, 2, 3), nn.utils.skip_init(nn.Linear, 8, 3)
+    images = nn.Sequential(ends[0], nn.BatchNorm2d(2), nn.Flatten(), ends[1])
     images = drawn_anew(images, rng).eval()
     net = MLP([4, 7, 3], activation="tanh", rng=rng).double()
     x, y = randn(rng, samples, 4), torch.arange(samples) % 3
