@@ -169,24 +169,24 @@ def robbins_monro_window(
     seed: Seed, *, alpha: Annotated[float, Range(0.5, 1.5)] = 0.75, sigma: Size = 1.5,
 ) -> Evidence:
     r"""Steps $t^{-\alpha}$ go any distance, and their noise settles, iff $1/2<\alpha\le1$."""
-    runs, at = 4000, [10, 100, 1000]
-    walk = noisy(Slopes(torch.ones(1).double()).at(torch.zeros(runs, 1)), sigma, seed.torch())
-    optimizer = SGD(walk.parameters(), lr=1.0)
-    falling = LambdaLR(optimizer, lambda t: (t + 1) ** -alpha)
-    points = descend(walk, optimizer, 1000, schedule=falling, at=at, record=("theta",))["theta"]
+    walk = noisy(Slopes(torch.ones(1).double()).at(torch.zeros(4000, 1)), sigma, seed.torch())
+    sgd, at = SGD(walk.parameters(), lr=1.0), [10, 100, 1000]
+    falling = LambdaLR(sgd, lambda t: (t + 1) ** -alpha)
+    points = descend(walk, sgd, 1000, schedule=falling, at=at, record=("theta",))["theta"]
     moves = points[..., 0].diff(dim=0)  # (decades, runs)
     steps = torch.arange(101, 1001, dtype=moves.dtype) ** -alpha  # of the last decade
-    settled, why = moves.var(dim=1), "a mean over the runs"
+    spread = moves.var(dim=1)
     return every({
         "way of a decade": at_least(
             -moves.mean(dim=1), math.log(10), slack=5 * standard_error(moves, 1) + 0.1,
             why="the integral of 1/t over a decade, without end; noise, and half a term at 10",
         ),
         "noise, one decade to the next": at_most(
-            settled[1:] / settled[:-1], 0.9, why="a geometric series bounds the rest; 2 % of noise"
+            spread[1:] / spread[:-1], 0.9, why="a geometric series bounds the rest; 2 % of noise"
         ),
-        "way": mean_is(-moves[-1], steps.sum(), why=why),
-        "noise": mean_is((moves[-1] + steps.sum()) ** 2, sigma**2 * (steps**2).sum(), why=why),
+        "way, and its noise": mean_is(
+            torch.stack([-moves[-1], (moves[-1] + steps.sum()) ** 2], dim=1),
+            torch.stack([steps.sum(), sigma**2 * (steps**2).sum()]), why="a mean over the runs"),
     })
 
 
