@@ -82,7 +82,7 @@ def torch_sgd_is_gd(
     points, lengths, *values = (torch.stack(one) for one in zip(*loop, strict=True))
     found, expected = [], []
     for share, at in ((1, list(range(steps + 1))), (2, [0, 2, steps])):
-        problem = noisy(risk.at(start), 0.1, seed.child("noise").torch())
+        problem: Any = noisy(risk.at(start), 0.1, seed.child("noise").torch())
         sgd = SGD(problem.parameters(), lr=lr, weight_decay=weight_decay)
         trace = descend(
             problem, sgd, steps, schedule=ExponentialLR(sgd, 0.9), record=LOOK,

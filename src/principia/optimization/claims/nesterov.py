@@ -60,8 +60,8 @@ def torch_nesterov_is_lookahead(
         "a step from there": equal(stepped[:-1], theta[1:], tol=1e-12, why=why),
         "any gradients, as it comes": equal_to_rounding(
             torch.stack([
-                (p if compared_with == "lookahead" else optimizer.iterate()[0]).detach().clone()
-                for optimizer, p in fed(Nesterov, g)
+                (p if compared_with == "lookahead" else one.iterate()[0]).detach().clone()
+                for one, p in cast("Any", fed(Nesterov, g))
             ]),
             steps_along(SGD, g, lr=0.1, momentum=0.9, nesterov=True).cumsum(dim=0),
         ),

@@ -195,7 +195,8 @@ def known_places(
         (spaced, [1.0] * 3, 0.555, [0.01, 0.1, 1.0], [0.01, 0.1, 1.0]),
     ]
     found, expected = [], []
-    lows = dict.fromkeys((wells, saddle, quartic, net, ripples, bent, moved), math.inf)
+    bounded: list[Problem] = [wells, saddle, quartic, net, ripples, bent, moved]
+    lows = dict.fromkeys(bounded, math.inf)
     for problem, place, *calculated in cases:
         at = torch.as_tensor(place, dtype=torch.float64)
         hessian = cast("Tensor", torch.autograd.functional.hessian(problem.value, at))

@@ -2,7 +2,7 @@ r"""Stochastic gradient descent: what is true of it, and what would refute it.""
 
 import itertools
 import math
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import torch
@@ -347,17 +347,15 @@ def sorted_order_unlearns(
     """Class by class, the last class wipes out the others: 0.3 below a random order, or worse."""
     x, y, x_test, y_test = digits()
     x, x_test = x.flatten(1), x_test.flatten(1)
-    orders: list[Order] = [order] * networks + ["permutation"] * networks
+    orders: Any = [order] * networks + ["permutation"] * networks
     nets = ParallelMLP([64, 64, 64, 10], copies=len(orders), rng=seed.torch())
     first = torch.cat([one.detach().flatten() * layer.weight.shape[2] ** 0.5
                        for layer in nets.layers for one in layer.parameters()])
     rngs = [seed.child(f"batches {number}").torch() for number in range(len(orders))]
     optimizer = SGD(nets.parameters(), lr=lr)
     for _ in range(epochs):
-        dealt = (
-            batches(len(x), 16, order=chosen, rng=rng, labels=y)
-            for chosen, rng in zip(orders, rngs, strict=True)
-        )
+        dealt = (batches(len(x), 16, order=chosen, rng=rng, labels=y)
+                 for chosen, rng in zip(orders, rngs, strict=True))
         for rows in map(torch.stack, zip(*dealt, strict=True)):  # (networks, 16)
             optimizer.zero_grad()
             losses = F.cross_entropy(nets(x[rows]).mT, y[rows], reduction="none")
