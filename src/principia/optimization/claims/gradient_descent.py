@@ -274,7 +274,7 @@ def pl_linear_rate(
     misprint=r"the rate $O(1/t)$ is called linear, which is $O(c^t)$ with $c<1$",
 )
 def convex_rate_is_sublinear(
-    seed: Seed, *, steps: Annotated[int, Range(2000, 20_000)] = 10_000,
+    seed: Seed, *, steps: Annotated[int, Range(2000, 20_000)] = 5000,
     dim: Annotated[int, Range(100, 1000)] = 400, form: Form = "correct",
 ) -> Evidence:
     r"""Convex, $\eta=1/L$: the gap is at most $2L\Vert\theta^0-\theta^*\Vert^2/(t+1)$, slope -1."""

@@ -210,8 +210,8 @@ def root_kappa_iterations(
     start = 1 + torch.rand(1, dim, generator=seed.torch(), dtype=torch.float64)
     counts, curves, rates, expected, bias = [], [], [], [], []
     for kappa in kappas:
-        bowl = Quadratic(torch.logspace(-math.log10(kappa), 0, dim)).at(start)
-        L, mu = float(bowl.smoothness or 1), 1 / float(kappa)
+        bowl = Quadratic(4 * torch.logspace(-math.log10(kappa), 0, dim)).at(start)
+        L, mu = float(bowl.smoothness or 4), 4 / float(kappa)
         tuned = tuned_heavy_ball(L, mu) if momentum else {"lr": best_fixed_lr(L, mu), "beta": 0.0}
         steps = math.ceil(16 * math.sqrt(kappa) if momentum else 6 * kappa)
         trace = run_copy(bowl, HeavyBall, steps, **tuned)
