@@ -37,6 +37,8 @@ def test_claims_catch_planted_bugs(old, new, claim):
         ('gradients, alpha=-group["lr"])', "gradients, alpha=-0.01)", "beta_zero_is_gd",
          ["κ = 1", "first step"]),
         (" = False", " = True", "strongly_convex_rate", ["flattest direction"]),
+        ("params, iterates)) > 0:", "params, iterates)) >= 0:", "restart_recovers_linear_rate",
+         ["level ground is not uphill"]),
         ("[one.sum() for one in", "[one.mean() for one in", "restart_recovers_linear_rate",
          ["in two tensors, which turn together"]),
         ('-group["lr"]', 'group["lr"]', "strongly_convex_rate", ["off quadratics"]),

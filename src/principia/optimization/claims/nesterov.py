@@ -263,11 +263,25 @@ def restart_recovers_linear_rate(
             x="step t", y="h above its minimum", log="y",
         ),
         "anew is like at first": equal_to_rounding(path[turn : turn + 51], fresh),
+        "level ground is not uphill": equal(
+            _down_then_level(restart=True), _down_then_level(restart=False), tol=0,
+            why="of a gradient of 0 the product with any move is 0",
+        ),
         "in two tensors, which turn together": equal_to_rounding(
             _in_pieces(bowl, [3, dim - 3], min(2 * turn, steps), **convex),
             path[: min(2 * turn, steps) + 1, 0],
         ),
     })
+
+
+def _down_then_level(**options: Any) -> Tensor:
+    """Take one step down a slope and three on level ground."""
+    slopes, path = torch.tensor([[1.0], [0.0], [0.0], [0.0]], dtype=torch.float64), []
+    for one, p in cast("Any", fed(Nesterov, slopes, **options)):
+        path += [p.detach().clone(), one.iterate()[0].clone()]
+    start = Nesterov([nn.Parameter(slopes)], **options).iterate()
+    # NumPy takes constants only, which the iterates are before any step, too
+    return torch.cat([*path, torch.from_numpy(start[0].numpy())[0]])
 
 
 def _in_pieces(bowl: Quadratic, sizes: list[int], steps: int, **options: Any) -> Tensor:
