@@ -119,6 +119,7 @@ def minima_are_rare(
     bowl = (C * (signs + shift)) @ C.mT  # Sylvester: congruent matrices have the same signs
     many = torch.ones(2100).double() + 10 * shift  # too many for all eigenvalues
     many[:11] = shift - torch.linspace(0.2, 1, 11, dtype=many.dtype)
+    few = torch.randn(60, 3, generator=rng, dtype=many.dtype)
     named = {"a": many.new_zeros(2000), "b": many.new_zeros(100)}
     indices = [
         *(hessian_index(lambda x: x @ bowl.to(x.dtype) @ x, torch.zeros(20, dtype=kind))
@@ -126,6 +127,11 @@ def minima_are_rare(
         *(hessian_index(lambda p: (many * torch.cat([p["a"], p["b"]]) ** 2).sum(), named, tol=tol)
           for tol in (None, 0.5 / (1 + 10 * shift))),
         hessian_index(lambda x: x[0] ** 2 * (1 + shift) - x[1] ** 2, many.new_zeros(3), tol=0.0),
+        # all below 0; of those below 0 only the lowest counts; none but for rounding
+        hessian_index(lambda x: -(x**2).sum(), many.new_zeros(3)),
+        hessian_index(lambda x: (x**2 * x.new_tensor([-1, -0.3, 0.2])).sum(), many.new_zeros(3),
+                      tol=0.5),
+        hessian_index(lambda x: ((x @ few) ** 2).sum(), many.new_zeros(60)),
     ]
     entries = goe(3, matrices, rng)
     spread = 0.5 + 0.5 * torch.eye(3, dtype=torch.float64)  # twice on the diagonal
@@ -140,7 +146,9 @@ def minima_are_rare(
             bend, math.log(3) / 2, tol=0.1 + noise,
             why="0.1 for n as small as 2 to 4, and four standard errors of logarithms of shares",
         ),
-        "index": equal(indices, [7, 7, 11, 7, 1], tol=0, why="integers, by the law of inertia"),
+        "index": equal(
+            indices, [7, 7, 11, 7, 1, 3, 1, 0], tol=0, why="integers, by the law of inertia"
+        ),
         "entries": within_errors(
             entries.var(dim=0), spread, error=spread * (2 / matrices) ** 0.5,
             why="variances of normal numbers",
@@ -177,7 +185,10 @@ def exit_times_count_steps(
     exact = (-y.abs().log() / rate).clamp(min=0).ceil()
     exact[exact > limit] = math.inf
     optimizer = NoisyGD(hill.parameters(), lr, torch.zeros(40, 1), rng=rng)
-    times, stayed = exit_times(hill, optimizer, lambda theta: theta[:, 0].abs() >= 1, limit)
+    def left(theta: Tensor) -> Tensor:  # by NumPy, which takes constants only
+        return torch.from_numpy(abs(theta.numpy()[:, 0]) >= 1)
+
+    times, stayed = exit_times(hill, optimizer, left, limit)
     steps = times.clamp(max=limit)
     end = torch.stack([y * (1 + lr) ** steps, (1 - 2 * lr) ** steps], dim=1)
     return every({
@@ -219,6 +230,11 @@ def noise_of_a_temperature(
             part.load_state_dict(kept)
         descend(twin, part, 4, at=[0])
         ends.append(twin.theta.detach())
+    shared = NoisyGD([torch.nn.Parameter(torch.ones(1))], lr=0.3)  # has no generator of its own
+    owner = NoisyGD([torch.nn.Parameter(torch.ones(1))], rng=torch.Generator())
+    for one in (shared, owner):
+        one.load_state_dict(shared.state_dict())
+    ends.append(ends[0] + (owner.param_groups[0]["lr"] - 0.3))
     usual = steps_along(NoisyGD, torch.ones(1, 100_000).double(), rng=rng)
     quiet = (1 - 0.2 * lam) ** 7  # of the row without noise
     return every({
@@ -231,7 +247,9 @@ def noise_of_a_temperature(
             bowl.theta.var(dim=0), spread, error=spread * (2 / rows) ** 0.5, bias=1e-3 * spread,
             why="variances of normal numbers; the start is forgotten to 1e-4",
         ),
-        "a resumed run": equal(ends[1], ends[0], tol=0, why="the generator is kept"),
+        "a resumed run": equal(
+            torch.stack(ends[1:]), torch.stack([ends[0]] * 2), tol=0, why="the generator is kept"
+        ),
         "the row without noise": equal_to_rounding(ends[0][2], quiet),
         "as it comes: a step of 0.1 and noise of 0.01": every({
             "mean": mean_is(usual[0], -0.1, why="independent coordinates"),
