@@ -176,7 +176,7 @@ def exit_times_count_steps(
     time: Literal["discrete", "continuous"] = "discrete",
 ) -> Evidence:
     r"""A hill takes $\lceil\ln(1/\vert y\vert)/\ln(1+\eta\vert\lambda\vert)\rceil$ steps."""
-    rng, limit = seed.torch(), 120
+    rng, limit = seed.torch(), 30
     y = torch.logspace(-8, 0.5, 40, dtype=torch.float64) * torch.randn(
         40, generator=rng, dtype=torch.float64).sign()
     y[:2] = 0.0  # which never leave
