@@ -39,6 +39,21 @@ def test_claims_catch_planted_bugs(old, new, claim):
     assert_caught(KEY, old, new, claim)
 
 
+@pytest.mark.parametrize(
+    ("old", "new", "claim", "parts"),
+    [
+        ("torch.from_numpy(found.y.T.copy())", "2 * torch.from_numpy(found.y.T.copy())",
+         "flow_solves_its_equation", ["no time"]),
+        ("theta.requires_grad else theta.detach()", "theta.requires_grad else theta",
+         "gd_follows_modified_flow", ["points that are looked at"]),
+        ("path[-1] - lr / 2 * (slope_here", "path[-1] + lr / 2 * (slope_here",
+         "heun_is_of_order_two", ["on a quadratic"]),
+    ],
+)
+def test_parts_catch_planted_bugs(old, new, claim, parts):
+    assert_caught(KEY, old, new, claim, parts=parts)
+
+
 def test_the_flow_is_scipys_on_a_handwritten_field():
     bowl, t = SineBowl().at(torch.tensor([[2.5]])), [0.0, 0.3, 1.0]
     theirs = solve_ivp(

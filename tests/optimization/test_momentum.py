@@ -35,8 +35,8 @@ def test_claims_catch_planted_bugs(old, new, claim):
 @pytest.mark.parametrize(
     ("old", "new", "claim", "parts"),
     [
-        ("gradients, alpha=alpha - 1)", "gradients, alpha=-1)", "ema_momentum_bias_correction",
-         ["first step, moving α"]),
+        ('gradients, alpha=-group["lr"])', 'gradients, alpha=-group["lr"] / 2)', "beta_below_one",
+         ["above the limit"]),
     ],
 )
 def test_parts_catch_planted_bugs(old, new, claim, parts):

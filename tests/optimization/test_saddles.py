@@ -47,6 +47,19 @@ def test_claims_catch_planted_bugs(old, new, claim):
     ("old", "new", "claim", "parts"),
     [
         ("taken += 1", "taken += 0", "escape_time_is_logarithmic", ["steps against noise"]),
+        ("return (A + A.mT) / 2", "return (A + A.mT) / 4", "minima_are_rare", ["entries"]),
+        ("return (A + A.mT) / 2", "return A", "minima_are_rare", ["symmetry"]),
+        ("return times, int(times.isinf().sum())", "return times, int(times.isfinite().sum())",
+         "exit_times_count_steps", ["how many stayed"]),
+        ("torch.where(left[:, None], kept, theta)", "theta", "exit_times_count_steps",
+         ["where they are"]),
+        ("self.rng.set_state(state_dict", "(lambda state: None)(state_dict",
+         "noise_of_a_temperature", ["a resumed run"]),
+        ('p.add_(group["sigma"] * noise)', 'p.add_(group["sigma"].mean() * noise)',
+         "noise_of_a_temperature", ["the row without noise"]),
+        ("lr: PositiveFloat = 0.1, sigma: float | Tensor = 0.01",
+         "lr: PositiveFloat = 0.2, sigma: float | Tensor = 0.1", "noise_of_a_temperature",
+         ["as it comes: a step of 0.1 and noise of 0.01"]),
     ],
 )
 def test_parts_catch_planted_bugs(old, new, claim, parts):

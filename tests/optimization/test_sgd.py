@@ -8,7 +8,6 @@ from torch import nn
 from torch.nn import functional as F
 
 from planting import assert_caught
-from principia.lab.course.catalog import page
 from principia.lab.params import UsageError
 from principia.networks.mlp import MLP
 from principia.optimization.gradient_descent import descend
@@ -62,6 +61,25 @@ def test_claims_catch_planted_bugs(old, new, claim):
     [
         ("rows = torch.randperm(n, generator=rng)", "rows = torch.arange(n)",
          "permutation_sees_each_once", ["an order comes again"]),
+        ("rows.split(size)", "rows.tensor_split(-(-n // size))", "permutation_sees_each_once",
+         ["sizes"]),
+        ("rows = labels.argsort(stable=True)", "rows = labels.argsort(descending=True)",
+         "permutation_sees_each_once", ["fixed, and class by class"]),
+        ("(rest**2).sum(dim=-1)", "(rest**2).mean(dim=-1)", "variance_falls_as_one_over_batch",
+         ["with replacement"]),
+        ("(theta @ self.X.mT - self.y).square().mean(dim=-1) / 2",
+         "(theta @ self.X.mT - self.y).square().mean(dim=-1)", "minibatch_gradient_is_unbiased",
+         ["all samples at once"]),
+        ("return (theta * self.slopes).sum(dim=-1)", "return (2 * theta * self.slopes).sum(dim=-1)",
+         "robbins_monro_window", ["way, and its noise"]),
+        ("-(n**-0.5), n**-0.5", "-(m**-0.5), m**-0.5", "sorted_order_unlearns", ["first weights"]),
+        ("for layer in self.layers[:-1]:", "for layer in self.layers[:-2]:",
+         "sorted_order_unlearns", ["networks side by side, and alone"]),
+        ("return float(loss(outputs_of(model, x), y))",
+         "return 1 + float(loss(outputs_of(model, x), y))",
+         "per_sample_gradients_are_autograds", ["risks, and the mode of the model"]),
+        ("(rest**2).sum(dim=-1)", "(rest**2).mean(dim=-1)", "per_sample_gradients_are_autograds",
+         ["variance"]),
         ("rows = torch.randint(n, (n,), generator=rng)", "rows = torch.randperm(n, generator=rng)",
          "permutation_sees_each_once", ["seen by free draws"]),
         ("y[None]).sum()", "y[None]).sum() / 2", "minibatch_gradient_is_unbiased",
@@ -168,13 +186,6 @@ def test_the_ball_solves_lyapunovs_equation():
     np.testing.assert_allclose(np.cov(theta.T), exact, atol=5 * exact.max() * (2 / runs) ** 0.5)
     formula = lr * sigma**2 / (lam * (2 - lr * lam))
     np.testing.assert_allclose(np.diag(Q.mT.numpy() @ exact @ Q.numpy()), formula)
-
-
-def test_the_misprinted_schedule_is_refuted_because_of_its_squares_alone():
-    evidence = page(KEY).claim("robbins_monro_window").measure(0, form="printed")
-    verdicts = {name: part.verdict for name, part in evidence.parts}
-    assert verdicts.pop("squares, one decade to the next") == "refuted"
-    assert set(verdicts.values()) == {"holds"}
 
 
 def test_bad_input_is_told_in_one_sentence():

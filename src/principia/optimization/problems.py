@@ -78,7 +78,7 @@ class Problem(nn.Module, ABC):
 
     def __init__(self, start: Shaped[Tensor, "B D"]) -> None:
         super().__init__()
-        self.theta = nn.Parameter(start.detach().to(torch.float64, copy=True))
+        self.theta = nn.Parameter(start.to(torch.float64, copy=True))
 
     @abstractmethod
     def value(self, theta: Float[Tensor, "*B D"]) -> Float[Tensor, "*B"]:
@@ -101,7 +101,7 @@ class Problem(nn.Module, ABC):
             raise usage_error(type(self).__name__, "start", domain, tuple(start.shape))
         twin = copy.copy(self)
         twin._parameters = {}  # a shallow copy shares it
-        twin.theta = nn.Parameter(start.detach().to(torch.float64, copy=True))
+        twin.theta = nn.Parameter(start.to(torch.float64, copy=True))
         return twin
 
 

@@ -186,7 +186,7 @@ def hessian_product(
     at = point.detach().requires_grad_()
     with torch.enable_grad():
         (gradient,) = torch.autograd.grad(loss(at), at, create_graph=True)
-    return products_of([gradient], [at]) if gradient.requires_grad else torch.zeros_like
+    return products_of([gradient], [at])
 
 
 def products_of(slopes: Sequence[Tensor], params: Sequence[Tensor]) -> Callable[[Tensor], Tensor]:
@@ -202,9 +202,12 @@ def products_of(slopes: Sequence[Tensor], params: Sequence[Tensor]) -> Callable[
         found = torch.autograd.grad(
             list(itertools.compress(slopes, bent)), params,
             list(itertools.compress(pieces_of(v, params), bent)),
-            retain_graph=True, is_grads_batched=v.ndim == 2, materialize_grads=True,
+            retain_graph=True, is_grads_batched=v.ndim == 2, allow_unused=True,
         )
-        return torch.cat([one.reshape(*v.shape[:-1], -1) for one in found], dim=-1)
+        # what no slope depends on has a product of 0 with every vector
+        pieces = [one.new_zeros(one.numel()) if part is None else part.reshape(*v.shape[:-1], -1)
+                  for one, part in zip(params, found, strict=True)]
+        return torch.cat([one.expand(*v.shape[:-1], -1) for one in pieces], dim=-1)
 
     return products
 

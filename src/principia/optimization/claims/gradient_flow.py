@@ -4,14 +4,25 @@ from typing import Annotated, Literal
 
 import numpy as np
 import torch
-from scipy.integrate import simpson
+from scipy.integrate import simpson, solve_ivp
 
-from principia.lab.evidence import Evidence, Series, at_most, claim, equal, every, slope
+from principia.lab.evidence import (
+    Control,
+    Evidence,
+    Series,
+    at_most,
+    claim,
+    equal,
+    equal_to_rounding,
+    every,
+    slope,
+)
 from principia.lab.params import Range
 from principia.lab.seeds import Seed
 from principia.optimization.gradient_flow import (
     GradientFlow,
     Method,
+    heun,
     last_point,
     modified_objective,
 )
@@ -53,10 +64,76 @@ def gd_is_euler(
     return every(parts)
 
 
+@claim(
+    control={"slopes": "at the start"}, source="Hairer, Norsett and Wanner 1993, sec. II.1",
+)
+def heun_is_of_order_two(
+    seed: Seed, *, finest: Finest = 7,
+    slopes: Literal["at both ends", "at the start"] = "at both ends",
+) -> Evidence:
+    r"""The mean of the slopes at both ends of a step makes the error $O(\eta^2)$."""
+    problem, parts, lam = _logistic(seed), {}, torch.tensor([1.0, 3.0], dtype=torch.float64)
+    fastest = 2 / float(problem.smoothness or 1)
+    steps, time = fastest * 2.0 ** -np.arange(3, finest + 1), 2 * fastest
+    exact = GradientFlow(problem).solve([time])[0]
+    kind = "Heun" if slopes == "at both ends" else "GD"
+    errors = [
+        float((last_point(problem, step, round(time / step), kind) - exact).norm())
+        for step in steps
+    ]
+    parts["order"] = slope(
+        steps, errors, 2.0, tol=0.1, why="the next term bends the line by the step",
+        labels=("step η", "distance from the flow"),
+    )
+    bowl = Quadratic(lam).at(torch.randn(3, 2, generator=seed.torch()))
+    path, z = heun(bowl, 0.3, 4), 0.3 * lam
+    factor = 1 - z + (z * z / 2 if slopes == "at both ends" else 0)
+    parts["on a quadratic"] = equal_to_rounding(
+        path.numpy(), bowl.theta * factor ** torch.arange(5)[:, None, None]
+    )
+    return every(parts)
+
+
 def _logistic(seed: Seed) -> LogisticRisk:
     """Draw a logistic regression with noisy labels, and two starts far from its minimum."""
     rng = seed.child("logistic").torch()
     return noisy_logistic(rng, samples=60, dim=4).at(2 * torch.randn(2, 4, generator=rng))
+
+
+@claim(
+    control={"speed": "1"}, refutes=["SciPy's RK45", "SciPy's LSODA", "a quartic"],
+    source="SciPy's solve_ivp; separation of variables",
+)
+def flow_solves_its_equation(
+    seed: Seed, *, time: Annotated[float, Range(0.1, 5)] = 1.0,
+    speed: Literal["‖∇h‖", "1"] = "‖∇h‖",
+) -> Evidence:
+    r"""The flow solves $\dot\theta=-\nabla h(\theta)$: its speed is the length of the gradient."""
+    starts = 1 + 2 * torch.rand(3, 1, generator=seed.torch(), dtype=torch.float64)
+    t, parts = [0.0, 0.3 * time, 0.3 * time, time], {}
+    methods: tuple[Method, ...] = "RK45", "LSODA"
+    for method in methods:
+        def velocity(_: float, x: np.ndarray) -> np.ndarray:
+            slopes = 2 * x + 3 * np.sin(2 * x)
+            return -slopes if speed == "‖∇h‖" else -np.sign(slopes)
+
+        theirs = solve_ivp(velocity, (0, time), starts[:, 0].numpy(), method=method,
+                           t_eval=[0.0, t[1], time], rtol=1e-9, atol=1e-11).y
+        options: dict = {} if method == "RK45" else {"method": method}
+        ours = GradientFlow(SineBowl().at(starts), **options).solve(t)[..., 0]
+        parts[f"SciPy's {method}"] = equal(
+            ours, theirs.T[[0, 1, 1, 2]], tol=1e-13, why="the same steps; a sine is rounded"
+        )
+    quartic = GradientFlow(Quartic().at(starts)).solve(torch.tensor(t))[..., 0]
+    many = torch.tensor(t, dtype=torch.float64)[:, None]
+    exact = starts[:, 0] / (1 + 2 * starts[:, 0] ** 2 * many).sqrt()
+    if speed == "1":
+        exact = (starts[:, 0] - many).clamp(min=0)
+    still = GradientFlow(SineBowl().at(starts)).solve([0.0, 0.0])[..., 0]
+    return every(parts | {
+        "a quartic": equal(quartic, exact, tol=1e-7, why="tolerances of a step, added up"),
+        "no time": equal(still, starts[:, 0].expand(2, -1), tol=0, why="nobody moves"),
+    })
 
 
 @claim(control={"integrand": "‖∇h‖"}, source="chain rule")
@@ -85,10 +162,17 @@ def flow_dissipates_energy(
     return every(parts)
 
 
-@claim(control={"error": 0.05}, source="linear differential equations")
+@claim(
+    controls=[
+        Control({"rate": 2.0}, words="the rate at which the gap shrinks, taken for the point's"),
+        Control({"turned": True}, words="Q and its transpose exchanged"),
+    ],
+    source="linear differential equations",
+    misprint=r"$\theta(t)-\theta^*$ shrinks like $e^{-2\Lambda t}$, as the gap does",
+)
 def quadratic_closed_form(
     seed: Seed, *, dim: Annotated[int, Range(2, 30)] = 6,
-    error: Annotated[float, Range(0, 0.5)] = 0.0,
+    rate: Annotated[float, Range(1, 2)] = 1.0, turned: bool = False,
 ) -> Evidence:
     r"""On a quadratic $\theta(t)=\theta^*+Qe^{-\Lambda t}Q^\top(\theta(0)-\theta^*)$."""
     rng = seed.torch()
@@ -97,7 +181,8 @@ def quadratic_closed_form(
     start = torch.randn(2, dim, generator=rng, dtype=Q.dtype)
     bowl = Quadratic(lam, rotation=Q, minimizer=best).at(start)
     t = torch.linspace(0, 10, 41, dtype=Q.dtype)
-    H = (Q * (1 + error) * lam) @ Q.mT
+    axes = Q.mT if turned else Q
+    H = (axes * rate * lam) @ axes.mT
     offset = start - best.double()
     formula = best.double() + offset @ torch.matrix_exp(-t[:, None, None] * H)  # H is symmetric
     parts = {}
@@ -157,7 +242,10 @@ def flow_pl_rate(
     )
 
 
-@claim(control={"coefficient": 0.5}, source="Barrett and Dherin 2021, thm. 3.1")
+@claim(
+    control={"coefficient": 0.5}, refutes=["order of the distance", "value", "slope"],
+    source="Barrett and Dherin 2021, thm. 3.1",
+)
 def gd_follows_modified_flow(
     seed: Seed, *, finest: Finest = 7, coefficient: Annotated[float, Range(0, 1)] = 0.25,
 ) -> Evidence:
@@ -176,7 +264,20 @@ def gd_follows_modified_flow(
         others.append(float((descent - plain).norm()))
     found = slope(steps, errors, 2.0, tol=0.1, why="the next term bends the line by the step")
     series = found.plot.series if found.plot else ()
-    return found.drawn(
-        *series, Series("from the plain flow", steps, others, "other"),
-        x="step η", y="distance of descent from the flow", log="xy",
-    )
+    lam, lr = torch.tensor([2.0, 5.0, 0.5], dtype=torch.float64), 0.1
+    points = torch.randn(4, 3, generator=seed.torch(), dtype=torch.float64)
+    bowl = modified_objective(Quadratic(lam), 4 * coefficient * lr)
+    with torch.no_grad():  # a caller's mode does not matter
+        height, slopes = bowl.value(points), bowl.gradient(points)
+    squares = (lam * points).square().sum(dim=1)
+    return every({
+        "order of the distance": found.drawn(
+            *series, Series("from the plain flow", steps, others, "other"),
+            x="step η", y="distance of descent from the flow", log="xy",
+        ),
+        "value": equal_to_rounding(height, (lam * points**2).sum(dim=1) / 2 + lr / 4 * squares),
+        "slope": equal_to_rounding(slopes, lam * points + lr / 2 * lam**2 * points),
+        "points that are looked at": equal(
+            float(points.requires_grad), 0, tol=0, why="no graph is left at them"
+        ),
+    })

@@ -1,11 +1,12 @@
 r"""Momentum: what is true of it, and what would refute it."""
 
 import math
-from typing import Annotated, Literal, cast
+from collections.abc import Callable
+from typing import Annotated, Any, Literal, cast
 
 import numpy as np
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from principia.lab.evidence import (
     Evidence,
@@ -20,6 +21,7 @@ from principia.lab.evidence import (
 )
 from principia.lab.params import Range, UnitInterval
 from principia.lab.seeds import Seed
+from principia.lab.training.optimizers import steps_along
 from principia.optimization.gradient_descent import best_fixed_lr
 from principia.optimization.momentum import EMAMomentum, HeavyBall, tuned_heavy_ball
 from principia.optimization.nesterov import run_copy
@@ -38,13 +40,21 @@ def torch_momentum_is_heavy_ball(
     torchs = run_copy(risk, torch.optim.SGD, 200, lr=lr, momentum=beta, dampening=dampening)
     gap = ours["value"] - cast("float", risk.minimum)
     theirs = torchs["value"] - cast("float", risk.minimum)
-    return equal(
-        torchs["theta"], ours["theta"], tol=1e-12, why="rounding of 200 steps of numbers below 10"
-    ).drawn(
-        Series("torch.optim.SGD", torchs.step[::4], theirs[::4, 0].clamp(min=1e-17)),
-        Series("HeavyBall", ours.step, gap[:, 0].clamp(min=1e-17), "predicted"),
-        x="step t", y="h above its minimum", log="y",
-    )
+    g = torch.randn(9, 3, 2, generator=seed.child("gradients").torch(), dtype=gap.dtype)
+    usual = {"lr": 0.1, "momentum": 0.9, "dampening": dampening}
+    return every({
+        "points": equal(
+            torchs["theta"], ours["theta"], tol=1e-12,
+            why="rounding of 200 steps of numbers below 10",
+        ).drawn(
+            Series("torch.optim.SGD", torchs.step[::4], theirs[::4, 0].clamp(min=1e-17)),
+            Series("HeavyBall", ours.step, gap[:, 0].clamp(min=1e-17), "predicted"),
+            x="step t", y="h above its minimum", log="y",
+        ),
+        "any gradients, as it comes": equal_to_rounding(
+            steps_along(torch.optim.SGD, g, **usual), steps_along(HeavyBall, g)
+        ),
+    })
 
 
 @claim(
@@ -92,14 +102,15 @@ def beta_below_one(
     r"""On a quadratic it converges for every $\beta\in[0,1)$, if $\eta<2(1+\beta)/L$."""
     start = 1 + torch.rand(1, 2, generator=seed.torch(), dtype=torch.float64)
     below, above, curves = {}, {}, []
-    for momentum in dict.fromkeys((0.0, 0.5, 0.9, beta)):
+    for momentum, share in {0.0: "beta", 0.5: "momentum", 0.9: "beta", beta: "beta"}.items():
         steps = min(math.ceil(33 / (1 - momentum + 1e-9)), 3300) + 300
         # two curvatures side by side, such that one lr is 0.95 and 1.05 of their limits
         bowl = Quadratic([0.95 * curvature, 1.05 * curvature])
         lr = 2 * (1 + momentum) / curvature
-        # torch's, which takes a momentum of 1
-        trace = run_copy(bowl.at(start), torch.optim.SGD, steps, lr=lr, momentum=momentum)
-        trace = trace["theta"][:, 0].abs()
+        torchs = share == "momentum" or momentum == 1  # which ours refuses
+        options: Any = {"momentum" if torchs else share: momentum, "lr": lr}
+        kind = torch.optim.SGD if torchs else HeavyBall
+        trace = run_copy(bowl.at(start), kind, steps, **options)["theta"][:, 0].abs()
         below[momentum] = trace[-100:, 0].max()  # an amplitude, whatever the phase
         above[momentum] = trace[100, 1] / trace[0, 1]
         shown = range(0, steps + 1, math.ceil(steps / 200))
@@ -116,7 +127,6 @@ def beta_below_one(
 
 @claim(
     control={"form": "printed"},
-    refutes=["first step", "last value"],
     source="Kingma and Ba 2015, sec. 3, for the correction",
     misprint=r"$\hat m=m/(1-\alpha)^t$ and $\theta\leftarrow\theta-\eta\hat m$",
 )
@@ -128,19 +138,40 @@ def ema_momentum_bias_correction(
     rng, lr, steps = seed.torch(), 0.5, 200
     bowl = Quadratic(torch.linspace(0.5, 1, dim)).at(torch.randn(1, dim, generator=rng))
     start, gradient = bowl.theta.detach().clone(), bowl.gradient(bowl.theta)
+    g, rise = torch.randn(12, dim, generator=rng, dtype=torch.float64), 5
+    kinds: list[tuple[Any, float, Any]] = [  # options, rate, and the weight of the past at step t
+        ({"lr": lr, "alpha": alpha}, lr, lambda t: alpha), ({}, 0.1, lambda t: 0.9),
+        ({"lr": lr, "alpha": (0.5, 0.99), "rise": rise}, lr,
+         lambda t: 0.5 + 0.49 * min((t - 1) / rise, 1)),
+        ({"alpha": (0.5, 0.99)}, 0.1, lambda t: 0.5 + 0.49 * (t - 1) / 1000),
+    ]
+    staying, firsts, all_steps = [], [], []
+    for options, rate, past in kinds:
+        for along in (torch.ones_like(g), g):
+            found = steps_along(EMAMomentum, along, **options) / rate
+            if form == "printed":
+                found = _as_printed(along, past)
+            (staying if along is not g else all_steps).append(found)
+        firsts.append(all_steps[-1][0])
     if form == "printed":
-        points, m = [start], torch.zeros_like(start)
-        for t in range(1, 7):
-            m = alpha * m - (1 - alpha) * bowl.gradient(points[-1])
-            points.append(points[-1] - lr * m / (1 - alpha) ** t)
+        points = [start]
+        for _ in range(6):
+            slopes = torch.cat([bowl.gradient(one) for one in points])
+            points.append(start + lr * _as_printed(slopes, lambda t: alpha).sum(dim=0))
         theta = torch.stack(points)
     else:
         theta = run_copy(bowl, EMAMomentum, steps, lr=lr, alpha=alpha)["theta"]
-    values = bowl.value(theta)[:, 0]
-    moving = run_copy(bowl, EMAMomentum, 1, lr=lr, alpha=(0.5, 0.99))["theta"][1]
+    values, formula = bowl.value(theta)[:, 0], [_averages(g, past) for *_, past in kinds]
     return every({
-        "first step": equal(theta[1], start - lr * gradient, tol=1e-14, why="rounding of one step"),
-        "first step, moving α": equal(moving, start - lr * gradient, tol=1e-14, why="the same"),
+        "lengths of steps along one gradient": equal_to_rounding(
+            torch.stack(staying).abs(), torch.ones(len(kinds), *g.shape)
+        ),
+        "first step": equal(
+            torch.cat([theta[1] - start, torch.stack(firsts)]),
+            torch.cat([-lr * gradient, -g[:1].expand(len(kinds), -1)]),
+            tol=1e-13, why="rounding of one step",
+        ),
+        "any gradients": equal_to_rounding(torch.cat(all_steps), -torch.cat(formula)),
         "last value": at_most(
             values[-1], 1e-6, why="the amplitude falls by about √α a step, √0.92^200 = 2e-4"
         ),
@@ -148,6 +179,25 @@ def ema_momentum_bias_correction(
         Series("EMAMomentum" if form == "correct" else "as printed", range(len(values)), values),
         x="step t", y="h", log="y",
     )
+
+
+def _as_printed(gradients: Tensor, past: Callable[[int], float]) -> Tensor:
+    """Give the steps of the misprint, in units of the rate: another power, and another sign."""
+    m, found = torch.zeros_like(gradients[0]), []
+    for t, gradient in enumerate(gradients, 1):
+        m = past(t) * m - (1 - past(t)) * gradient
+        found.append(-m / (1 - past(t)) ** t)
+    return torch.stack(found)
+
+
+def _averages(gradients: Tensor, past: Callable[[int], float]) -> Tensor:
+    """Average the gradients so far, each with what is left of its weight, as weights of sum 1."""
+    alpha = torch.tensor([past(t + 1) for t in range(len(gradients))], dtype=gradients.dtype)
+    weights = [
+        (1 - alpha[: t + 1]) * alpha[: t + 1].roll(-1).index_fill(0, torch.tensor(t), 1.0)
+        .flip(0).cumprod(0).flip(0) for t in range(len(gradients))
+    ]
+    return torch.stack([w / w.sum() @ gradients[: len(w)] for w in weights])
 
 
 @claim(control={"momentum": False}, source="Polyak 1964, thm. 9")
@@ -160,8 +210,8 @@ def root_kappa_iterations(
     start = 1 + torch.rand(1, dim, generator=seed.torch(), dtype=torch.float64)
     counts, curves, rates, expected, bias = [], [], [], [], []
     for kappa in kappas:
-        bowl = Quadratic(torch.logspace(-math.log10(kappa), 0, dim)).at(start)
-        L, mu = float(bowl.smoothness or 1), 1 / float(kappa)
+        bowl = Quadratic(4 * torch.logspace(-math.log10(kappa), 0, dim)).at(start)
+        L, mu = float(bowl.smoothness or 4), 4 / float(kappa)
         tuned = tuned_heavy_ball(L, mu) if momentum else {"lr": best_fixed_lr(L, mu), "beta": 0.0}
         steps = math.ceil(16 * math.sqrt(kappa) if momentum else 6 * kappa)
         trace = run_copy(bowl, HeavyBall, steps, **tuned)

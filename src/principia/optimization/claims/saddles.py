@@ -6,21 +6,27 @@ from typing import Annotated, Literal, final
 
 import torch
 from jaxtyping import Float
+from scipy.stats import norm
 from torch import Tensor
 from torch.optim import SGD, Optimizer
 
 from principia.lab.evidence import (
+    Control,
     Evidence,
     Series,
     claim,
     equal,
+    equal_to_rounding,
     every,
+    follows,
+    mean_is,
     never,
     slope,
     within_errors,
 )
 from principia.lab.params import Range
 from principia.lab.seeds import Seed
+from principia.lab.training.optimizers import steps_along
 from principia.optimization.gradient_descent import descend
 from principia.optimization.problems import DoubleWell, Problem, Quadratic, Saddle, ScalarNet
 from principia.optimization.saddles import NoisyGD, exit_times, goe, hessian_index, langevin_scale
@@ -88,7 +94,10 @@ def escape_time_is_logarithmic(
     })
 
 
-@claim(control={"shift": 3.0}, source="Dean and Majumdar 2006; Dauphin et al. 2014, sec. 2")
+@claim(
+    control={"shift": 3.0}, refutes=["positive definite", "exponent", "index"],
+    source="Dean and Majumdar 2006; Dauphin et al. 2014, sec. 2",
+)
 def minima_are_rare(
     seed: Seed, *, matrices: Annotated[int, Range(100_000, 400_000)] = 200_000,
     shift: Annotated[float, Range(0, 3)] = 0.0,
@@ -108,6 +117,24 @@ def minima_are_rare(
     signs = torch.ones(20, dtype=torch.float64)
     signs[:7] = -1
     bowl = (C * (signs + shift)) @ C.mT  # Sylvester: congruent matrices have the same signs
+    many = torch.ones(2100).double() + 10 * shift  # too many for all eigenvalues
+    many[:11] = shift - torch.linspace(0.2, 1, 11, dtype=many.dtype)
+    few = torch.randn(60, 3, generator=rng, dtype=many.dtype)
+    named = {"a": many.new_zeros(2000), "b": many.new_zeros(100)}
+    indices = [
+        *(hessian_index(lambda x: x @ bowl.to(x.dtype) @ x, torch.zeros(20, dtype=kind))
+          for kind in (torch.float64, torch.float32)),
+        *(hessian_index(lambda p: (many * torch.cat([p["a"], p["b"]]) ** 2).sum(), named, tol=tol)
+          for tol in (None, 0.5 / (1 + 10 * shift))),
+        hessian_index(lambda x: x[0] ** 2 * (1 + shift) - x[1] ** 2, many.new_zeros(3), tol=0.0),
+        # all below 0; of those below 0 only the lowest counts; none but for rounding
+        hessian_index(lambda x: -(x**2).sum(), many.new_zeros(3)),
+        hessian_index(lambda x: (x**2 * x.new_tensor([-1, -0.3, 0.2])).sum(), many.new_zeros(3),
+                      tol=0.5),
+        hessian_index(lambda x: ((x @ few) ** 2).sum(), many.new_zeros(60)),
+    ]
+    entries = goe(3, matrices, rng)
+    spread = 0.5 + 0.5 * torch.eye(3, dtype=torch.float64)  # twice on the diagonal
     return every({
         "positive definite": within_errors(
             found[:3], exact, error=error, k=4, why="of a share of independent draws"
@@ -120,9 +147,13 @@ def minima_are_rare(
             why="0.1 for n as small as 2 to 4, and four standard errors of logarithms of shares",
         ),
         "index": equal(
-            hessian_index(lambda x: x @ bowl @ x, torch.zeros(20, dtype=torch.float64)), 7, tol=0,
-            why="an integer, by the law of inertia",
+            indices, [7, 7, 11, 7, 1, 3, 1, 0], tol=0, why="integers, by the law of inertia"
         ),
+        "entries": within_errors(
+            entries.var(dim=0), spread, error=spread * (2 / matrices) ** 0.5,
+            why="variances of normal numbers",
+        ),
+        "symmetry": equal(entries, entries.mT, tol=0, why="by construction"),
     })
 
 
@@ -135,6 +166,96 @@ def _share_definite(n: int, matrices: int, shift: float, rng: torch.Generator) -
         definite &= pivot.flatten() > 0
         H = H[:, 1:, 1:] - row.mT * (row / pivot)
     return definite.double().mean()
+
+
+@claim(
+    control={"time": "continuous"}, refutes=["counts"], source="a geometric sequence",
+)
+def exit_times_count_steps(
+    seed: Seed, *, lr: Annotated[float, Range(0.05, 0.5)] = 0.3,
+    time: Literal["discrete", "continuous"] = "discrete",
+) -> Evidence:
+    r"""A hill takes $\lceil\ln(1/\vert y\vert)/\ln(1+\eta\vert\lambda\vert)\rceil$ steps."""
+    rng, limit = seed.torch(), 30
+    y = torch.logspace(-8, 0.5, 40, dtype=torch.float64) * torch.randn(
+        40, generator=rng, dtype=torch.float64).sign()
+    y[:2] = 0.0  # which never leave
+    hill = Quadratic([-1.0, 2.0]).at(torch.stack([y, torch.ones(40)], dim=1))
+    rate = math.log1p(lr) if time == "discrete" else lr
+    exact = (-y.abs().log() / rate).clamp(min=0).ceil()
+    exact[exact > limit] = math.inf
+    optimizer = NoisyGD(hill.parameters(), lr, torch.zeros(40, 1), rng=rng)
+    def left(theta: Tensor) -> Tensor:  # by NumPy, which takes constants only
+        return torch.from_numpy(abs(theta.numpy()[:, 0]) >= 1)
+
+    times, stayed = exit_times(hill, optimizer, left, limit)
+    steps = times.clamp(max=limit)
+    end = torch.stack([y * (1 + lr) ** steps, (1 - 2 * lr) ** steps], dim=1)
+    return every({
+        "counts": equal(times, exact, tol=0, why="whole numbers").drawn(
+            Series("steps", y[2:].abs(), times[2:]), x="|y| at the start", y="steps", log="x"
+        ),
+        "how many stayed": equal(stayed, int(times.isinf().sum()), tol=0, why="a count"),
+        "where they are": equal_to_rounding(
+            hill.theta, end, why="rows that have left stay where they were; rounding of a power"
+        ),
+    })
+
+
+@claim(
+    control={"scale": "√(ηT)"}, refutes=["law", "variance"], source="Langevin 1908",
+    misprint=r"$\sigma=\sqrt{\eta T}$, without the 2",
+)
+def noise_of_a_temperature(
+    seed: Seed, *, temperature: Annotated[float, Range(0.01, 10)] = 0.7,
+    lr: Annotated[float, Range(0.01, 0.5)] = 0.1, scale: Literal["√(2ηT)", "√(ηT)"] = "√(2ηT)",
+) -> Evidence:
+    r"""With $\sigma=\sqrt{2\eta T}$ a bowl is visited like $e^{-h/T}$, but for $O(\eta)$."""
+    rows, lam = 4000, torch.tensor([2.0, 0.5], dtype=torch.float64)
+    bowl, rng = Quadratic(lam).at(torch.zeros(rows, 2)), seed.torch()
+    sigma = langevin_scale(lr, temperature) / (1 if scale == "√(2ηT)" else math.sqrt(2))
+    # so many steps forget the start, to 1e-4
+    steps = math.ceil(10 / (lr * 0.5))
+    optimizer = NoisyGD(bowl.parameters(), lr, sigma, rng=rng)
+    descend(bowl, optimizer, steps, at=[0])
+    spread = temperature / lam / (1 - lr * lam / 2)  # of e^(-h/T), with the step that is left
+    # a run that is saved and resumed, and one that is not, see the same noise
+    ends, sizes = [], torch.tensor([[0.5], [2.0], [0.0]])
+    for resumed in (False, True):
+        twin = Quadratic(lam).at(torch.ones(3, 2))
+        part = NoisyGD(twin.parameters(), 0.2, sizes, rng=seed.child("dice").torch())
+        descend(twin, part, 3, at=[0])
+        if resumed:
+            kept, part = part.state_dict(), NoisyGD(twin.parameters(), rng=torch.Generator())
+            part.load_state_dict(kept)
+        descend(twin, part, 4, at=[0])
+        ends.append(twin.theta.detach())
+    shared = NoisyGD([torch.nn.Parameter(torch.ones(1))], lr=0.3)  # has no generator of its own
+    owner = NoisyGD([torch.nn.Parameter(torch.ones(1))], rng=torch.Generator())
+    for one in (shared, owner):
+        one.load_state_dict(shared.state_dict())
+    ends.append(ends[0] + (owner.param_groups[0]["lr"] - 0.3))
+    usual = steps_along(NoisyGD, torch.ones(1, 100_000).double(), rng=rng)
+    quiet = (1 - 0.2 * lam) ** 7  # of the row without noise
+    return every({
+        "law": every({
+            f"λ = {float(one):g}": follows(
+                bowl.theta[:, k], norm(scale=float(spread[k]) ** 0.5), why="independent rows"
+            ) for k, one in enumerate(lam)
+        }),
+        "variance": within_errors(
+            bowl.theta.var(dim=0), spread, error=spread * (2 / rows) ** 0.5, bias=1e-3 * spread,
+            why="variances of normal numbers; the start is forgotten to 1e-4",
+        ),
+        "a resumed run": equal(
+            torch.stack(ends[1:]), torch.stack([ends[0]] * 2), tol=0, why="the generator is kept"
+        ),
+        "the row without noise": equal_to_rounding(ends[0][2], quiet),
+        "as it comes: a step of 0.1 and noise of 0.01": every({
+            "mean": mean_is(usual[0], -0.1, why="independent coordinates"),
+            "variance": mean_is((usual[0] + 0.1) ** 2, 1e-4, why="independent coordinates"),
+        }),
+    })
 
 
 @claim(control={"batch": SAMPLES}, source="Ge et al. 2015, sec. 1")
@@ -178,15 +299,21 @@ class _SampledSaddle(Problem):
         return self.saddle(self.theta) + pull * self.theta[:, -1]
 
 
-@claim(control={"optimizer": "SGD"}, refutes=["rows that stayed"], source="by the chain rule")
+@claim(
+    controls=[
+        Control({"optimizer": "SGD"}, ["rows that stayed"], "no noise but that of the labels"),
+        Control({"start": 0.1}, ["gradients of samples"], "a start beside the saddle"),
+    ],
+    source="by the chain rule",
+)
 def sgd_noise_can_vanish(
     seed: Seed, *, optimizer: Literal["NoisyGD", "SGD"] = "NoisyGD", rows: Rows = 500,
     label_noise: Annotated[float, Range(0, 1)] = 0.5,
-    sigma: Annotated[float, Range(1e-6, 0.1)] = 0.01,
+    sigma: Annotated[float, Range(1e-6, 0.1)] = 0.01, start: Annotated[float, Range(0, 1)] = 0.0,
 ) -> Evidence:
     r"""At $u=v=0$ of $\frac12(uv-y_i)^2$ each sample's gradient is 0: SGD stays, noise escapes."""
     net = ScalarNet(label_noise=label_noise, rng=seed.child("labels").torch())
-    net = net.at(torch.zeros(rows, 2))
+    net = net.at(torch.full((rows, 2), start))
     net().sum().backward()
     slopes = net.theta.grad
     kinds: dict[str, Callable[..., Optimizer]] = {

@@ -2,25 +2,30 @@ r"""Stochastic gradient descent: what is true of it, and what would refute it.""
 
 import itertools
 import math
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
+import numpy as np
 import torch
+from scipy.stats import uniform
 from torch import Tensor, nn
-from torch.func import functional_call, grad_and_value, stack_module_state, vmap
+from torch.func import grad_and_value, vmap
 from torch.nn import functional as F
 from torch.optim import SGD
 from torch.optim.lr_scheduler import LambdaLR
 
 from principia.lab.data.digits import digits
-from principia.lab.draws import randn
+from principia.lab.draws import drawn_anew, randn
 from principia.lab.evidence import (
+    Control,
     Evidence,
     Series,
     at_least,
     at_most,
     claim,
     equal,
+    equal_to_rounding,
     every,
+    follows,
     mean_is,
     never,
     slope,
@@ -34,6 +39,7 @@ from principia.optimization.gradient_descent import descend
 from principia.optimization.problems import LogisticRisk, Problem, Quadratic, noisy
 from principia.optimization.sgd import (
     Order,
+    ParallelMLP,
     SampledSquares,
     Slopes,
     batches,
@@ -50,7 +56,7 @@ Size = Annotated[float, Range(0.1, 10)]
 
 @claim(
     control={"reduction": "sum"},
-    refutes=["gradient", "value"],
+    refutes=["gradient", "value", "rows that draw their own", "their variance, with noisy targets"],
     source="Robbins and Monro 1951; Cochran 1977, theorem 2.1",
 )
 def minibatch_gradient_is_unbiased(
@@ -60,37 +66,41 @@ def minibatch_gradient_is_unbiased(
 ) -> Evidence:
     r"""$E_{S_K}[\nabla h(S_K)]=\nabla h(S_N)$ and $E[h(S_K)]=h(S_N)$, for any number $K$."""
     model, x, y = _logistic(seed, samples, dim)
-    (w,) = model.weight.detach()
+    (w,), sets = model.weight.detach(), _subsets(samples, batch)
 
     def batch_loss(w: Tensor, x: Tensor, y: Tensor) -> Tensor:
         return F.binary_cross_entropy_with_logits(x @ w, y, reduction=reduction)
 
-    sets = _subsets(samples, batch)
     gradients, values = vmap(grad_and_value(batch_loss), in_dims=(None, 0, 0))(w, x[sets], y[sets])
     risk = LogisticRisk(x, y)
     exact, alone = risk.gradient(w), per_sample_gradients(model, _log_loss, x, y)
     why = "a mean over all subsets, nothing is drawn: float64 rounding"
-    cloud, mean = gradients.T, gradients.mean(dim=0)
+    squares = SampledSquares(x, y, batch, label_noise=0.5, rng=seed.child("rows").torch())
+    squares, hill = squares.at(w.expand(20_000, -1)), Slopes(w)
+    squares().sum().backward()
+    slopes = squares.theta.grad * (batch if reduction == "sum" else 1)  # type: ignore[operator]
+    per, why_drawn = (x @ w - y)[:, None] * x, "a mean over the rows"
+    noisy_by = (0.25 * x.square().sum(dim=1).mean() + gradient_variance(per)) / batch
+    apart = (slopes - per.mean(dim=0)).square().sum(dim=1)
     return every({
-        "gradient": equal(mean, exact, tol=1e-14, why=why).drawn(
-            Series("of one batch", cloud[0], cloud[1], "other", "points"),
-            Series("their mean", mean[:1], mean[1:2]),
-            Series("of all samples", exact[:1], exact[1:2], "predicted", "points"),
-            x="first entry of the gradient", y="second entry",
-        ),
+        "gradient": equal(gradients.mean(dim=0), exact, tol=1e-14, why=why),
         "value": equal(values.mean(), risk.value(w), tol=1e-14, why=why),
         "batches of one": equal(alone.mean(dim=0), exact, tol=1e-14, why=why),
+        "rows that draw their own": mean_is(slopes, per.mean(dim=0), why=why_drawn),
+        "their variance, with noisy targets": mean_is(apart, noisy_by, why=why_drawn),
+        "all samples at once": equal_to_rounding(
+            torch.cat([SampledSquares(x, y)(), squares.value(w)[None], hill(), hill.value(x)]),
+            torch.cat([(torch.stack([y, x @ w - y]) ** 2).mean(dim=1) / 2, 0 * w[:1], x @ w]),
+        ),
     })
 
 
 def _logistic(seed: Seed, samples: int, dim: int) -> tuple[nn.Linear, Tensor, Tensor]:
-    """Draw a linear classifier without a bias, and inputs with labels 0 and 1, both present."""
     rng = seed.torch()
     return _line(randn(rng, dim)), randn(rng, samples, dim), torch.arange(samples).double() % 2
 
 
 def _line(weights: Tensor) -> nn.Linear:
-    """Build the linear model without a bias that has these weights."""
     line = nn.Linear(len(weights), 1, bias=False, device="meta")
     line.weight = nn.Parameter(weights.detach()[None])
     return line
@@ -115,16 +125,10 @@ def risk_gradient_is_expectation(
     moved = torch.rand(draws, size, 1, generator=rng) < shifted
     x = spread * randn(rng, draws, size, dim) + 1.5 * moved
     y = x @ truth + randn(rng, draws, size)
-    rows = theta.expand(draws, dim).clone().requires_grad_()
-    risks = ((x @ rows[..., None])[..., 0] - y).square().mean(dim=1) / 2
-    (gradients,) = torch.autograd.grad(risks.sum(), rows)
-    exact, error = spread**2 * (theta - truth), standard_error(gradients)
-    entries = range(1, dim + 1)
-    return mean_is(gradients, exact, k=4, why="mean over the sets of samples").drawn(
-        Series("mean over sets of samples", entries, gradients.mean(dim=0), error=4 * error),
-        Series("gradient of the risk", entries, exact, "predicted", "points"),
-        x="entry of the gradient", y="value",
-    )
+    rows = per_sample_gradients(_line(theta), F.mse_loss, x.flatten(0, 1), y.view(-1, 1))
+    gradients = rows.view(*x.shape).mean(dim=1) / 2  # of half the mean of a set
+    exact = spread**2 * (theta - truth)
+    return mean_is(gradients, exact, k=4, why="mean over the sets of samples")
 
 
 @claim(control={"factor": "1"}, refutes=["without replacement"], source="Cochran 1977, theorem 2.2")
@@ -138,71 +142,51 @@ def variance_falls_as_one_over_batch(
     V, center = gradient_variance(gradients), gradients.mean(dim=0)
 
     def spread(sets: Tensor) -> Tensor:
-        return (gradients[sets].mean(dim=1) - center).square().sum(dim=1).mean()
+        return (gradients[sets].mean(dim=1) - center).square().sum(dim=1)
 
     K = torch.arange(1, samples + 1, dtype=torch.float64)
-    without = torch.stack([spread(_subsets(samples, int(size))) for size in K])
+    without = torch.stack([spread(_subsets(samples, int(size))).mean() for size in K])
     predicted = V / K * (1 if factor == "1" else (samples - K) / (samples - 1))
     rng, sizes = seed.child("draws").torch(), 2 ** torch.arange(7)
     drawn = torch.stack([
-        spread(torch.randint(samples, (draws, int(size)), generator=rng)) for size in sizes
-    ])
+        spread(torch.randint(samples, (draws, k), generator=rng)) for k in sizes.tolist()], dim=1)
     why = "a mean over all subsets: float64 rounding"
     return every({
-        "without replacement": equal(without, predicted, tol=1e-12, why=why).drawn(
-            Series("all subsets", K, without), Series("predicted", K, predicted, "predicted"),
-            Series("V / K, with replacement", K, V / K, "other"),
-            Series("drawn with replacement", sizes[:4], drawn[:4], "other", "points"),
-            x="samples K of a batch", y="variance of its gradient",
-        ),
-        "with replacement": slope(
-            sizes, drawn, -1, tol=0.02, why="each variance is known to about 1 %",
-            labels=("samples K of a batch", "variance of its gradient"),
-        ),
+        "without replacement": equal(without, predicted, tol=1e-12, why=why),
+        "with replacement": mean_is(drawn, V / sizes, why="a mean over the batches"),
     })
 
 
 @claim(
-    control={"form": "printed"},
-    refutes=["squares, one decade to the next"],
+    controls=[
+        Control({"alpha": 0.5}, ["noise, one decade to the next"], "steps that fall too slowly"),
+        Control({"alpha": 1.5}, ["way of a decade"], "steps that fall too fast"),
+    ],
     source="Robbins and Monro 1951",
     misprint=r"$\eta_t=1/\sqrt t$ satisfies both conditions of Robbins and Monro",
 )
 def robbins_monro_window(
-    seed: Seed, *, alpha: Annotated[float, Range(0.55, 1)] = 0.75,
-    form: Literal["correct", "printed"] = "correct",
+    seed: Seed, *, alpha: Annotated[float, Range(0.5, 1.5)] = 0.75, sigma: Size = 1.5,
 ) -> Evidence:
-    r"""$\eta_t=t^{-\alpha}$: $\sum\eta_t=\infty$, $\sum\eta_t^2<\infty$ iff $1/2<\alpha\le1$."""
-    alpha = 0.5 if form == "printed" else alpha
-    t = torch.arange(1, 10**6 + 1, dtype=torch.float64)
-    steps, squares, excess = t**-alpha, t ** (-2 * alpha), 2 * alpha - 1
-    bound = 1000**-excess / excess if excess > 0 else math.inf  # the integral from 1000 on
-
-    def decades(terms: Tensor) -> Tensor:
-        return torch.stack([terms[10**k : 10 ** (k + 1)].sum() for k in (3, 4, 5)])
-
-    def dies_out(terms: Tensor) -> Evidence:
-        why = "a geometric series bounds the rest; at 0.55, the lowest exponent, its ratio is 0.79"
-        return at_most(decades(terms)[1:] / decades(terms)[:-1], 0.9, why=why)
-
-    def goes_on(terms: Tensor) -> Evidence:
-        # sums from 10^k + 1 on are below their integral, by half a term
-        why = "the integral of 1/t over a decade, without end"
-        return at_least(decades(terms), math.log(10), slack=1e-3, why=why)
-
-    seen = torch.logspace(0, 6, 61).long() - 1
-    limit = (squares[:999].sum() + bound).expand(31)
+    r"""Steps $t^{-\alpha}$ go any distance, and their noise settles, iff $1/2<\alpha\le1$."""
+    walk = noisy(Slopes(torch.ones(1).double()).at(torch.zeros(4000, 1)), sigma, seed.torch())
+    sgd, at = SGD(walk.parameters(), lr=1.0), [10, 100, 1000]
+    falling = LambdaLR(sgd, lambda t: (t + 1) ** -alpha)
+    points = descend(walk, sgd, 1000, schedule=falling, at=at, record=("theta",))["theta"]
+    moves = points[..., 0].diff(dim=0)  # (decades, runs)
+    steps = torch.arange(101, 1001, dtype=moves.dtype) ** -alpha  # of the last decade
+    spread = moves.var(dim=1)
     return every({
-        "squares, one decade to the next": dies_out(squares).drawn(
-            Series("sum of steps", t[seen], steps.cumsum(0)[seen], "other"),
-            Series("sum of squares", t[seen], squares.cumsum(0)[seen], style="line"),
-            Series("bound of the squares", t[seen[30:]], limit, "bound"),
-            x="step t", y="sum up to t", log="xy",
+        "way of a decade": at_least(
+            -moves.mean(dim=1), math.log(10), slack=5 * standard_error(moves, 1) + 0.1,
+            why="the integral of 1/t over a decade, without end; noise, and half a term at 10",
         ),
-        "squares from 1000 on": at_most(squares[999:].sum(), bound, why="the integral's bound"),
-        "steps of a decade": goes_on(steps),
-        "squares of a decade at 1/2": goes_on(1 / t),
-        "steps beyond 1, one decade to the next": dies_out(t**-1.1),
+        "noise, one decade to the next": at_most(
+            spread[1:] / spread[:-1], 0.9, why="a geometric series bounds the rest; 2 % of noise"
+        ),
+        "way, and its noise": mean_is(
+            torch.stack([-moves[-1], (moves[-1] + steps.sum()) ** 2], dim=1),
+            torch.stack([steps.sum(), sigma**2 * (steps**2).sum()]), why="a mean over the runs"),
     })
 
 
@@ -221,10 +205,8 @@ def rate_strongly_convex(
     gaps = descend(bowl, optimizer, steps, schedule=falling, at=at)["value"]
     exact = sigma**2 / (2 * curvature * steps)
     return every({
-        "rate": slope(
-            at.double(), gaps.mean(dim=1), -1, tol=0.04, labels=("step t", "mean of h - h*"),
-            why="each mean of the runs is known to 1 or 2 %, over two decades",
-        ),
+        "rate": slope(at.double(), gaps.mean(dim=1), -1, tol=0.04, labels=("t", "mean of h - h*"),
+                      why="each mean of the runs is known to 1 or 2 %, over two decades"),
         "factor": mean_is(gaps[-1], exact, why="mean over the runs"),
     })
 
@@ -235,7 +217,7 @@ def rate_convex(
     runs: Annotated[int, Range(400, 1000)] = 400,
     instance: Literal["linear", "quadratic"] = "linear",
 ) -> Evidence:
-    r"""Convex only: $\Theta(1/\sqrt T)$, on $x/\sqrt T$ over $[-1,1]$, the worst for $T$ steps."""
+    r"""Convex: on $x/\sqrt T$ over $[-1,1]$ a mean of $T$ steps is off by about $1/\sqrt T$."""
     T = torch.logspace(math.log10(longest / 100), math.log10(longest), 10).round().double()
     # column by column another horizon T, in u = x √T: steps of T^(-1/2) in x are steps of 1 in u
     problem: Problem = Quadratic(T**-0.5) if instance == "quadratic" else Slopes(T**-0.5)
@@ -275,15 +257,12 @@ def constant_step_ball(
     variance = (trace["theta"] @ turn).square().mean(dim=1)  # (times, directions); the mean is 0
     size = lr * sigma**2 / batch / eigenvalues
     size = size if formula == "ησ² / λ" else size / (2 - lr * eigenvalues)
-    growth = 1 - (1 - lr * eigenvalues) ** (2 * trace.step[:, None])
     return every({
         f"λ = {float(lam):g}": within_errors(
             variance[-1, i], size[i], error=(2 / runs) ** 0.5 * variance[-1, i], k=4,
             why="variance of independent Gaussian runs",
         ).drawn(
             Series("variance of the runs", at, variance[:, i]),
-            Series("predicted on the way", at, size[i] * growth[:, i], "predicted"),
-            Series("predicted ball", [0, 300], size[i].expand(2), "bound"),
             x="step t", y=f"variance of θ where the curvature is {float(lam):g}",
         )
         for i, lam in enumerate(eigenvalues)
@@ -300,9 +279,9 @@ def interpolation_removes_the_ball(
     rng, runs = seed.torch(), 32
     X = F.normalize(randn(rng, samples, dim), dim=1)
     y = X @ randn(rng, dim)
-    problem = SampledSquares(X, y, batch, label_noise=label_noise, rng=rng)
-    problem, at = problem.at(torch.zeros(runs, dim)), range(0, 2001, 20)
-    sgd = SGD(problem.parameters(), lr=1.0)
+    noise = {"label_noise": label_noise} if label_noise else {}
+    problem = SampledSquares(X, y, batch, rng=rng, **noise).at(torch.zeros(runs, dim))
+    at, sgd = range(0, 2001, 20), SGD(problem.parameters(), lr=1.0)
     gaps = descend(problem, sgd, 2000, at=list(at), iterate=lambda: problem.theta)["value"]
     eigenvalues = torch.linalg.eigvalsh(X @ X.mT) / samples
     nearest = torch.linalg.pinv(X) @ y  # the solution that steps from 0 lead to
@@ -311,14 +290,9 @@ def interpolation_removes_the_ball(
     labels = y + label_noise * randn(rng, samples)
     mean, end = gaps.mean(dim=1), _line(problem.theta[0])
     left = gradient_variance(per_sample_gradients(end, F.mse_loss, X, labels[:, None]))
-    why = "slower rates than the bound's would leave more"
-    rounded = "rounding of squares of differences of 1"
     return every({
-        "gap after 2000 steps": at_most(gaps[-1], 1e-10, why=why).drawn(
-            Series("mean over the runs", at, mean.clamp(min=1e-40)),
-            Series("bound", at, bound.clamp(min=1e-40), "bound"), x="step t", y="h - h*", log="y",
-        ),
-        "linear rate": at_most(mean, bound, slack=1e-25, why=rounded),
+        "gap after 2000 steps": at_most(gaps[-1], 1e-10, why="slower rates would leave more"),
+        "linear rate": at_most(mean, bound, slack=1e-25, why="rounding of squares"),
         "variance of the gradients at the end": at_most(left, 1e-10, why="that of a gap of 1e-11"),
     })
 
@@ -342,29 +316,29 @@ def permutation_sees_each_once(
     whole = [size] * (samples // size) + [samples % size] * (samples % size > 0)
     rows, drawn = (torch.stack([torch.cat(epoch) for epoch in deal]) for deal in (ours, free))
     seen, expected = (_counts(drawn, samples) > 0).double(), 1 - (1 - 1 / samples) ** samples
-    k = torch.linspace(1, samples, min(samples, 60)).long()
-    once, more = ([len(set(deal[0, :i].tolist())) / samples for i in k] for deal in (rows, drawn))
+    labels = torch.randint(3, (samples,), generator=seed.child("labels").torch())
+    fixed, by_class = (torch.cat(list(batches(samples, size, order=one, labels=labels)))
+                       for one in ("fixed", "sorted"))
     return every({
-        "how often each is seen": equal(_counts(rows, samples), 1, tol=0, why="a count").drawn(
-            Series(order, k, once), Series("partition", k, k / samples, "predicted"),
-            Series("replacement", k, more, "other", "points"),
-            Series("1 - (1 - 1/N)^k", k, 1 - (1 - 1 / samples) ** k, "other"),
-            x="samples k taken", y="share of the samples seen",
-        ),
+        "how often each is seen": equal(_counts(rows, samples), 1, tol=0, why="a count"),
         "sizes": equal(sizes, [whole] * epochs, tol=0, why="a count"),
         "an order comes again": never(
             (rows[1:] == rows[:-1]).all(dim=1), why="10! orders or more: chance 3e-7 at most"
         ),
         "seen by free draws": mean_is(seen.mean(dim=1), expected, why="mean over the epochs"),
+        "fixed, and class by class": equal(
+            torch.cat([fixed, by_class]),
+            np.append(np.arange(samples), np.argsort(labels.numpy(), kind="stable")), tol=0,
+            why="NumPy's stable order",
+        ),
     })
 
 
 def _counts(rows: Tensor, n: int) -> Tensor:
-    """Count how often each of n indices is in each row."""
     return torch.zeros(len(rows), n, dtype=torch.long).scatter_add_(1, rows, torch.ones_like(rows))
 
 
-@claim(control={"order": "permutation"}, source="McCloskey and Cohen 1989")
+@claim(control={"order": "permutation"}, refutes=["accuracy"], source="McCloskey and Cohen 1989")
 def sorted_order_unlearns(
     seed: Seed, *, networks: Annotated[int, Range(1, 8)] = 3,
     epochs: Annotated[int, Range(4, 8)] = 5, lr: Annotated[float, Range(0.04, 0.1)] = 0.05,
@@ -373,35 +347,76 @@ def sorted_order_unlearns(
     """Class by class, the last class wipes out the others: 0.3 below a random order, or worse."""
     x, y, x_test, y_test = digits()
     x, x_test = x.flatten(1), x_test.flatten(1)
-    arms: list[tuple[Order, int]] = list(itertools.product((order, "permutation"), range(networks)))
-    models = [MLP([64, 64, 64, 10], rng=seed.child(number).torch()) for _, number in arms]
-    rngs = [seed.child(f"batches {number}").torch() for number in range(len(arms))]
-    stacked, _ = stack_module_state(models)  # type: ignore[arg-type]
-    optimizer = SGD(stacked.values(), lr=lr)
-
-    def loss(parameters: dict[str, Tensor], x: Tensor, y: Tensor) -> Tensor:
-        return F.cross_entropy(functional_call(models[0], parameters, (x,)), y)
-
+    orders: Any = [order] * networks + ["permutation"] * networks
+    nets = ParallelMLP([64, 64, 64, 10], copies=len(orders), rng=seed.torch())
+    first = torch.cat([one.detach().flatten() * layer.weight.shape[2] ** 0.5
+                       for layer in nets.layers for one in layer.parameters()])
+    rngs = [seed.child(f"batches {number}").torch() for number in range(len(orders))]
+    optimizer = SGD(nets.parameters(), lr=lr)
     for _ in range(epochs):
-        dealt = (
-            batches(len(x), 16, order=chosen, rng=rng, labels=y)
-            for (chosen, _), rng in zip(arms, rngs, strict=True)
-        )
+        dealt = (batches(len(x), 16, order=chosen, rng=rng, labels=y)
+                 for chosen, rng in zip(orders, rngs, strict=True))
         for rows in map(torch.stack, zip(*dealt, strict=True)):  # (networks, 16)
             optimizer.zero_grad()
-            vmap(loss)(stacked, x[rows], y[rows]).sum().backward()
+            losses = F.cross_entropy(nets(x[rows]).mT, y[rows], reduction="none")
+            losses.mean(dim=1).sum().backward()
             optimizer.step()
-    right, tests = [], [(x_test[y_test == digit], y_test[y_test == digit]) for digit in range(10)]
-    for number, model in enumerate(models):
-        model.load_state_dict({name: values[number] for name, values in stacked.items()})
-        right.append([1 - zero_one_risk(model, test) for test in tests])
+    tests = [(x_test[y_test == digit], y_test[y_test == digit]) for digit in range(10)]
+    nets_alone = [_alone(nets, number) for number in range(len(orders))]
+    right = [[1 - zero_one_risk(net, test) for test in tests] for net in nets_alone]
     by_order, mixed = torch.tensor(right).view(2, networks, 10)  # the classes are of one size
-    why = "about 0.1, one class of ten, against 0.8 or more"
-    return at_most(by_order.mean(), mixed.mean() - 0.3, why=why).drawn(
-        Series(f"order: {order}", range(10), by_order.mean(dim=0), style="bars"),
-        Series("permutation", range(10), mixed.mean(dim=0), "other", "bars"),
-        x="digit", y="accuracy on test digits",
-    )
+    outputs = torch.cat([nets(x[:7]), nets(x[:7].expand(len(orders), 7, 64))]).detach()
+    alone = torch.stack([net(x[:7]) for net in nets_alone] * 2)
+    return every({
+        "accuracy": at_most(by_order.mean(), mixed.mean() - 0.3, why="0.1, against 0.8").drawn(
+            Series(f"order: {order}", range(10), by_order.mean(dim=0), style="bars"),
+            Series("permutation", range(10), mixed.mean(dim=0), "other", "bars"),
+            x="digit", y="accuracy on test digits"),
+        "networks side by side, and alone": equal(outputs, alone, tol=1e-4, why="float32"),
+        "first weights": follows(first, uniform(-1, 2), why="drawn one by one, between ±1/√n"),
+    })
+
+
+def _alone(nets: ParallelMLP, number: int) -> MLP:
+    sizes = [nets.layers[0].weight.shape[2], *(layer.weight.shape[1] for layer in nets.layers)]
+    net = MLP(sizes, activation=nets.activation, rng=torch.Generator())
+    for one, many in zip(net.layers, nets.layers, strict=True):
+        one.weight.data, one.bias.data = many.weight.data[number], many.bias.data[number, 0]
+    return net
+
+
+@claim(control={"of": "the mean loss"}, refutes=["one by one"], source="by definition")
+def per_sample_gradients_are_autograds(
+    seed: Seed, *, samples: Annotated[int, Range(3, 50)] = 6,
+    of: Literal["each loss", "the mean loss"] = "each loss",
+) -> Evidence:
+    r"""Each row is the gradient of one sample's loss, and a risk is the mean of these losses."""
+    rng, found, alone = seed.torch(), [], []
+    ends = nn.utils.skip_init(nn.Conv2d, 1, 2, 3), nn.utils.skip_init(nn.Linear, 8, 3)
+    images = nn.Sequential(ends[0], nn.BatchNorm2d(2), nn.Flatten(), ends[1])
+    images = drawn_anew(images, rng).eval()
+    net = MLP([4, 7, 3], activation="tanh", rng=rng).double()
+    x, y = randn(rng, samples, 4), torch.arange(samples) % 3
+    rough = nn.Sequential(net, nn.Dropout())
+    for model, loss, inputs, target in (
+        (images, F.cross_entropy, randn(rng, samples, 1, 4, 4), y), (net, F.cross_entropy, x, y),
+        (net, lambda out, y: (out - y).exp(), x, randn(rng, samples, 3)),  # three losses a sample
+    ):
+        found.append(per_sample_gradients(model, loss, inputs, target))
+        for k in range(samples):
+            value = loss(model(inputs[k : k + 1]), target[k : k + 1]).sum()
+            alone += [one.flatten() for one in torch.autograd.grad(value, [*model.parameters()])]
+    share, outputs = 1 if of == "each loss" else samples, net(x).detach()
+    risks = [empirical_risk(rough, (x, y), F.cross_entropy), zero_one_risk(rough, (x, y))]
+    means = [F.cross_entropy(outputs, y), (outputs.argmax(dim=1) != y).double().mean()]
+    rows, many = torch.cat([one.flatten() for one in found]), randn(rng, 2, 5, 3)
+    return every({
+        "one by one": equal_to_rounding(rows, torch.cat(alone) / share),
+        "risks, and the mode of the model": equal_to_rounding(
+            [*risks, rough.training, rows.requires_grad], [*map(float, means), True, False]
+        ),
+        "variance": equal_to_rounding(gradient_variance(many), many.numpy().var(1).sum(1)),
+    })
 
 
 @claim(control={"theta": "fixed"}, refutes=["train", "test"], source="Breiman and Freedman 1983")
@@ -422,7 +437,6 @@ def empirical_risk_is_optimistic(
             weights = torch.linalg.solve(A.mT @ A, A.mT @ y[0, ..., None])
         risks.append((y - (X[..., :used] @ weights)[..., 0]).square().mean(dim=-1))
     found = torch.stack(risks, dim=1)  # (train or test, dims, sets)
-    mean, error = found.mean(dim=2), standard_error(found, 2)
     exact = sigma**2 * torch.stack([1 - d / samples, 1 + d / (samples - d - 1)])
     line = _line(weights[0, :, 0])
     alone = [empirical_risk(line, (X[k, 0], y[k, 0, :, None]), F.mse_loss) for k in (0, 1)]
@@ -431,10 +445,4 @@ def empirical_risk_is_optimistic(
         "train": mean_is(found[0], exact[0], axis=1, k=4, why=why),
         "test": mean_is(found[1], exact[1], axis=1, k=4, why=why),
         "one set alone": equal(alone, found[:, -1, 0], tol=1e-10, why="float64 rounding"),
-    }).drawn(
-        Series("train", d, mean[0], error=4 * error[0]),
-        Series("test", d, mean[1], "other", "points", error=4 * error[1]),
-        Series("train, predicted", d, exact[0], "predicted"),
-        Series("test, predicted", d, exact[1], "predicted"),
-        x="parameters d", y="mean squared error",
-    )
+    })

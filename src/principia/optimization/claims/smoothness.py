@@ -1,10 +1,10 @@
 r"""Smoothness: what is true of it, and what would refute it."""
 
 import math
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional as F
 
 from principia.gradients.modes import hvp
@@ -39,7 +39,10 @@ from principia.optimization.problems import (
 from principia.optimization.smoothness import (
     NetworkRisk,
     hessian_extremes,
+    hessian_product,
     pl_ratio,
+    products_of,
+    risk_of,
     smoothness_ratio,
     spectral_smoothness,
 )
@@ -180,64 +183,70 @@ def _hessian_at(problem: Problem, point: Tensor) -> Tensor:
 
 
 @claim(
-    control={"problem": "quartic"},
-    refutes=["quartic: PL"],
+    control={"problems": "strictly convex"},
+    refutes=["quadratic", "logistic", "x² + 3 sin² x: above a chord"],
     source="Karimi, Nutini and Schmidt 2016, theorem 2",
 )
 def strong_convexity_implies_pl(
     seed: Seed, *, mu: Annotated[float, Range(0.01, 1)] = 0.1, dim: Dim = 10,
-    points: Many = 10_000, problem: Literal["strongly convex", "quartic"] = "strongly convex",
+    points: Many = 10_000,
+    problems: Literal["strongly convex", "strictly convex"] = "strongly convex",
 ) -> Evidence:
     r"""$\mu$-strongly convex implies $\mu$-PL; not conversely: $x^2+3\sin^2x$ is PL, not convex."""
-    rng = seed.torch()
-    lam = torch.linspace(mu, 10, dim, dtype=torch.float64)
+    rng, strong = seed.torch(), problems == "strongly convex"
+    lam, data = torch.linspace(mu, 10, dim, dtype=torch.float64), _threes_and_eights()
     bowl = _rotated(lam, rng, randn(rng, dim))
-    risk = LogisticRisk(*_threes_and_eights(), l2=mu)
-    problems: dict[str, Problem] = {"quadratic": bowl, "logistic": risk}
-    if problem == "quartic":
-        problems = {"quartic": Quartic()}
-    distance = torch.logspace(-2 if problem == "strongly convex" else -3, 2, points).double()
+    risk = LogisticRisk(*data, l2=mu if strong else 0.0)
+    flattest: Tensor = bowl.rotation[:, 0] if strong else torch.ones(1).double()  # type: ignore[index]
+    cases: dict[str, tuple[Problem, Tensor]] = {
+        "quadratic": (bowl if strong else Quartic(), flattest),
+        "logistic": (risk, randn(rng, risk.theta.shape[1])),
+    }
+    distance = torch.logspace(-2 if strong else -3, 2, points).double()
     parts, series, shown = {}, [], slice(None, None, points // 100)
-    for name, one in problems.items():
-        center = torch.as_tensor(one.minimizer)
-        flattest = bowl.rotation[:, 0] if one is bowl else randn(rng, len(center))  # type: ignore[index]
-        way, _ = _directions(points, flattest, rng)
-        ratio = pl_ratio(one.at(center + distance[:, None] * way))
+    for name, (one, axis) in cases.items():
+        center = torch.zeros_like(axis) if one.minimizer is None else one.minimizer
+        way, _ = _directions(points, axis, rng)
+        ratio = pl_ratio(one.at(center + distance[:, None] * way), minimum=one.minimum or 0.0)
         why = "a theorem; where h is within 1e-7 of its minimum, 1e-9 of the difference is rounding"
-        parts[f"{name}: PL"] = at_least(ratio, mu, slack=1e-6 * mu, why=why)
+        v, w = randn(rng, 2, 20, len(center))
+        v[0] = v[0] if strong else 100 * v[0] / v[0].norm()  # where a risk without price is flat
+        w[0] = v[0] + axis
+        v, w = (v, w) if strong or name == "logistic" else (0.1 * v, 0.1 * w)
+        parts[name] = every({
+            "PL": at_least(ratio, mu, slack=1e-6 * mu, why=why),
+            "strong convexity": at_least(
+                torch.stack(strong_convexity(one.value, v, w)), mu, slack=1e-10,
+                why="the same μ by its definition; rounding",
+            ),
+        })
         series.append(Series(name, distance[shown], ratio[shown], "other", "points"))
-        if name != "quartic":
-            v, w = randn(rng, 2, 20, len(center))
-            w[0] = v[0] + flattest
-            found = torch.stack(strong_convexity(one.value, v, w))
-            parts[f"{name}: strong convexity"] = at_least(
-                found, mu, slack=1e-10, why="the same μ by its definition; rounding"
-            )
     x = torch.linspace(-10, 10, 200_000, dtype=torch.float64)[:, None]
-    ratio, ripples = pl_ratio(SineBowl().at(x)), SineBowl()
+    ripples: Problem = SineBowl() if strong else Quartic()
+    ratio = pl_ratio(ripples.at(x))
     v, w = 3 * randn(rng, 2, 1000, 1)
     series.append(Series("x² + 3 sin² x", x[100_000::200, 0], ratio[100_000::200], "other"))
-    first = next(iter(parts))
-    parts[first] = parts[first].drawn(
-        *series, Series("μ", [float(distance[0]), 100], [mu, mu], "bound"),
-        x="distance from the minimum", y="½ |∇h|² / (h − min h)", log="xy",
-    )
+    low, high = hessian_extremes(bowl.value, torch.zeros(dim).double(), 1)
     return every(parts | {
         "x² + 3 sin² x: PL constant": equal(
-            ratio.min(), ripples.pl, tol=1e-6, why="seven digits of the constant; grid of 1e-4"
+            ratio.min(), ripples.pl or 0.0, tol=1e-6,
+            why="seven digits of the constant; grid of 1e-4",
         ),
         "x² + 3 sin² x: above a chord": at_least(
             chord_violation(ripples.value, v, w, 0.5).max(), 0.1, why="not convex, by far"
         ),
         "κ = L/μ": equal_to_rounding(
-            condition_number(_hessian_at(bowl, bowl.theta)), bowl.smoothness / bowl.strong_convexity  # type: ignore[operator]
+            [float(condition_number(_hessian_at(bowl, bowl.theta))), float(high / low)],
+            [bowl.smoothness / bowl.strong_convexity] * 2,  # type: ignore[operator]
         ),
-    })
+    }).drawn(
+        *series, Series("μ", [float(distance[0]), 100], [mu, mu], "bound"),
+        x="distance from the minimum", y="½ |∇h|² / (h − min h)", log="xy",
+    )
 
 
 @claim(
     control={"form": "printed"},
-    refutes=["quadratic", "x² + 3 sin² x", "Lessard", "logistic, l2 = 0.1"],
     source="Nesterov 2018, sec. 1.2.2, with the minimizer as second point",
     misprint=r"L tells how big the gradient can be: $\Vert\nabla h\Vert\le L$",
 )
@@ -265,8 +274,9 @@ def smoothness_bounds_curvature(
         *series, Series("bound", distance, bound, "bound"),
         x="distance from the minimizer", y="length of the gradient / L", log="xy",
     )
-    stiffest = (slowest, torch.eye(dim)[-1:]), (Lessard(), -torch.ones(1, 1))
-    tight = [float(_steepness(problem, at.double())) for problem, at in stiffest]
+    stiffest = (slowest, torch.eye(dim)[-1:]), (Lessard(), -torch.ones(1, 1))  # times 3: so far
+    far = 1 if form == "printed" else 3
+    tight = [float(_steepness(problem, 3 * at.double())) / far for problem, at in stiffest]
     return every(
         parts | {"equality along the stiffest direction": equal_to_rounding(tight, [1.0, 1.0])}
     )
@@ -318,7 +328,8 @@ def curvature_term_sign(
 def _along_gradient(problem: Problem, theta: Tensor) -> Tensor:
     """Measure the curvature along the gradient in every row; rows have Hessians of their own."""
     g = problem.gradient(theta)
-    bent = hvp(lambda theta: problem.value(theta).sum(), theta, g)
+    products = hessian_product(lambda at: problem.value(at.view_as(theta)).sum(), theta.flatten())
+    bent = products(g.flatten()).view_as(theta)
     return (g * bent).sum(dim=1) / (g * g).sum(dim=1)
 
 
@@ -351,7 +362,6 @@ def pl_holds_only_locally(
     saddles = [problem.at(zero), ScalarNet().at(origin), DoubleWell().at(origin[:, :1]),
                Saddle().at(origin)]
     critical = torch.cat([pl_ratio(one, minimum=one.minimum or 0.0) for one in saddles])
-    heights = torch.cat([one().detach() - (one.minimum or 0.0) for one in saddles])
     return every({
         "along training": at_least(
             ratio, 1e-4, why="what a PL constant is for: far above 0, which rounding is not"
@@ -362,9 +372,72 @@ def pl_holds_only_locally(
             x="step of gradient descent", y="PL ratio, loss", log="y",
         ),
         "at critical points with a positive loss": at_most(
-            critical, 1e-12, why="the gradient is 0 but for rounding"
-        ),
-        "their loss above the minimum": equal(
-            heights[1:], [0.5, 0.25, 0.25], tol=0, why="exact in binary numbers"
+            critical, 1e-12, why="the gradient is 0 but for rounding; a loss of 0 gives no number"
         ),
     })
+
+
+@claim(
+    control={"by": "absolute value"}, refutes=["networks", "matrices"], source="Lanczos 1950",
+    misprint="the power method finds the largest eigenvalue; it is the largest in absolute value",
+)
+def ends_of_the_spectrum(
+    seed: Seed, *, samples: Annotated[int, Range(10, 200)] = 30,
+    by: Literal["value", "absolute value"] = "value",
+) -> Evidence:
+    r"""Products $Hv$ are enough to find the lowest and the highest eigenvalues of a Hessian."""
+    rng, found, expected = seed.torch(), {}, {}  # by kind of problem
+
+    def compare(kind: str, loss: Any, params: Any, exact: Tensor, k: int) -> None:
+        ordered = exact.flatten().double().sort().values
+        if by == "absolute value":
+            ordered = ordered[ordered.abs().argsort()]
+        largest = float(ordered.abs().max()) or 1.0
+        theirs = torch.stack([ordered[:k], ordered.flip(0)[:k]])
+        found.setdefault(kind, []).append(torch.stack(hessian_extremes(loss, params, k)) / largest)
+        expected.setdefault(kind, []).append(theirs / largest)
+
+    x, y, products, exact = randn(rng, samples, 3), torch.arange(samples) % 4, [], []
+    for width in (2, 9):  # 20 parameters, and 76: too many for a dense Hessian
+        net = MLP([3, width, 4], activation="tanh", rng=rng).double()
+        named, risk = dict(net.named_parameters()), NetworkRisk(net, F.cross_entropy, x, y)
+        hessian: Any = torch.autograd.functional.hessian(risk.value, risk.theta[0].detach())
+        for k in (1, 3):
+            loss = risk_of(net, F.cross_entropy, x, y)
+            compare("networks", loss, named, torch.linalg.eigvalsh(hessian), k)
+        params = [*named.values(), nn.Parameter(torch.zeros(2).double())]  # the last adds a slope
+        value = F.cross_entropy(net(x), y) + params[-1].sum()
+        slopes = torch.autograd.grad(value, params, create_graph=True)
+        for shape in ((), (3,)):
+            v = randn(rng, *shape, len(hessian) + 2)
+            products.append(products_of(slopes, params)(v))
+            exact.append(F.pad(v[..., :-2] @ hessian, (0, 2)))
+    # of a weighted sum of squares the weights are the eigenvalues; the smallest ones are tiny
+    for shape, k, kind in (((2, 3), 2, torch.float64), ((30, 20), 1, torch.float32),
+                           ((7, 10), 35, torch.float64), ((30, 5), 60, torch.float64)):
+        A = 1e-6 * torch.randn(shape, generator=rng, dtype=kind)
+        compare("matrices", lambda W, A=A: (A * W * W).sum() / 2, torch.ones_like(A), A, k)
+    compare("a linear loss", lambda w: w.sum(), torch.ones(70), torch.zeros(70), 2)
+    why = "documented: an error of 1e-4 of the largest |λ| at most"
+    points = 3 * randn(rng, 5, risk.theta.shape[1])
+    values = []
+    for row in points:
+        nn.utils.vector_to_parameters(row, net.parameters())
+        values.append(F.cross_entropy(net(x), y))
+    both = ((kind, _flat(found[kind]), _flat(expected[kind])) for kind in found)
+    return every({kind: equal(ours, theirs, tol=1e-4, why=why) for kind, ours, theirs in both} | {
+        "graphs that are left": equal(
+            [float(one.requires_grad) for one in (
+                *hessian_extremes(lambda w: (w * w * params[-1]).sum(), torch.ones(2)),
+                pl_ratio(risk, minimum=0.0))], 0, tol=0, why="numbers, not functions"
+        ),
+        "products": equal_to_rounding(_flat(products), _flat(exact)),
+        "losses of networks in rows": equal_to_rounding(
+            torch.cat([risk.value(points[:, None])[:, 0], risk.value(points[1])[None]]),
+            torch.stack([*values, values[1]]),
+        ),
+    })
+
+
+def _flat(tensors: list[Tensor]) -> Tensor:
+    return torch.cat([one.flatten() for one in tensors])
