@@ -54,9 +54,14 @@ def test_claims_catch_planted_bugs(old, new, claim):
 @pytest.mark.parametrize(
     ("old", "new", "claim", "parts"),
     [
-        (" steps -", " steps +", "torch_average_is_the_formula", ["tail"]),
-        ("self._average.update_parameters(self._points)", "pass", "torch_average_is_the_formula",
-         ["running mean of a problem"]),
+        ("fraction: Share = 0.5", "fraction: Share = 0.4", "torch_average_is_the_formula",
+         ["tail, its default"]),
+        (" steps -", " steps +", "torch_average_is_the_formula", ["tail, its rule alone"]),
+        ("steps), 1)\n", "steps), 2)\n", "torch_average_is_the_formula", ["tail of one"]),
+        ("torch.lerp(averaged, current, self", "torch.lerp(current, averaged, self",
+         "torch_average_is_the_formula", ["exponential, its rule alone"]),
+        ("self.stale.fill_(False)", "pass", "average_needs_statistics_of_its_own",
+         ["when it warns"]),
     ],
 )
 def test_parts_catch_planted_bugs(old, new, claim, parts):

@@ -62,7 +62,7 @@ def test_claims_catch_planted_bugs(old, new, claim):
         ("return s if turn else g", "return s if turn else -g", "newton_cg_is_newton",
          ["where the curvature is negative"]),
         ("(vectors * values.abs()) @", "(vectors * values) @", "newton_is_drawn_to_saddles",
-         ["saddle_free ends at a minimum"]),
+         ["ends at a minimum"]),
         ("softmax_jacobian(logits_of(z))", "logits_of(z).softmax(1).diag_embed()",
          "natural_gradient_is_newton", ["its definition"]),
         ("torch.cat(rows).mT, A)", "torch.cat(rows).mT, A.mT)", "whitening_is_preconditioning",

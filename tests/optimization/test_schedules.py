@@ -68,6 +68,10 @@ def test_claims_catch_planted_bugs(old, new, claim):
          ["no ball under 1/λt"]),
         ("return alpha <= 1, alpha > 0.5", "return alpha <= 1, alpha >= 0.5",
          "decay_shrinks_the_ball", ["who comes to rest"]),
+        ("alpha: Exponent = 0.5", "alpha: Exponent = 0.6", "decay_shrinks_the_ball",
+         ["rates of two groups"]),
+        ('by: Literal["norm", "value"] = "norm"', 'by: Literal["norm", "value"] = "value"',
+         "clipping_keeps_direction", ["at the right time"]),
     ],
 )
 def test_parts_catch_planted_bugs(old, new, claim, parts):
