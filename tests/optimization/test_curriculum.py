@@ -56,10 +56,12 @@ def test_claims_catch_planted_bugs(old, new, claim):
          ["where it becomes convex", "strong convexity"]),
         ("sigma=math.hypot(h.sigma, sigma)", "sigma=h.sigma + sigma", "smoothing_closed_form",
          ["smoothing twice"]),
+        ("return self.pairs(theta).mean(dim=-1)", "return self.pairs(theta).median(dim=-1).values",
+         "smoothing_closed_form", ["sampled value"]),
     ],
 )
 def test_parts_catch_planted_bugs(old, new, claim, parts):
-    assert_caught(KEY, old, new, claim, parts=parts)
+    assert_caught(PAGE, old, new, claim, parts=parts)
 
 
 @pytest.mark.parametrize("sigma", [0.1, 0.4, 0.8])
