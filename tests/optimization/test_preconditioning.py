@@ -69,6 +69,12 @@ def test_claims_catch_planted_bugs(old, new, claim):
          ["predictions with A = E[xx'] on raw inputs"]),
         ("self._walk(closure, loss, params, move, float(g @ move))", "pass", "newton_cg_is_newton",
          ["the step of the Taylor page"]),
+        ("inner: PositiveInt = 250", "inner: PositiveInt = 240", "newton_cg_is_newton",
+         ["inner steps by default"]),
+        ('alpha=-group["lr"]', 'alpha=-group["lr"] / 2', "preconditioned_step_limit",
+         ["parameters of several shapes"]),
+        ("ARMIJO, HALVINGS = 1e-4, 40", "ARMIJO, HALVINGS = 2e-4, 39", "search_brings_newton_home",
+         ["the first half that is worth it", "none is worth it"]),
     ],
 )
 def test_parts_catch_planted_bugs(old, new, claim, parts):

@@ -226,8 +226,10 @@ def _polynomials(rng: torch.Generator) -> Evidence:
             ]
             expected += [U * one[..., None, :] @ V for one in (cubic, quintic, once)]
     ones, half = torch.ones(3, 2, dtype=torch.float64), randn(rng, 4, 3).bfloat16()
-    found += [orthogonalize(0 * ones, "cubic"), orthogonalize(-1e200 * ones, "cubic")]
-    expected += [0 * ones, -ones / 6**0.5]
+    corners = torch.eye(3, 2, dtype=ones.dtype)
+    found += [orthogonalize(size * one, "cubic") for size, one in (
+        (0, ones), (-1e200, ones), (1e200, corners))]
+    expected += [0 * ones, -ones / 6**0.5, corners]
     short = orthogonalize(half, "quintic")  # computed in float32
     found += [short, torch.tensor([short.dtype == half.dtype])]
     expected += [orthogonalize(half.float(), "quintic").bfloat16(), torch.ones(1)]
