@@ -48,7 +48,7 @@ def rates(schedule, steps, group=0):
     [
         ("lambda t: max(floor, 1 / t)", "lambda t: floor + 1 / t", "floor_stops_the_descent"),
         ("scale * shape(t + 1)", "shape(t + 1)", "decay_shrinks_the_ball"),
-        ("lambda t: min(1.0, t / steps)", "lambda t: 1.0", "warmup_passes_a_sharp_start"),
+        ("lambda t: t / steps", "lambda t: 1.0", "warmup_passes_a_sharp_start"),
         ('clip = clip_grad_norm_ if self.by == "norm"', 'clip = clip_grad_norm_ if self.by == ""',
          "clipping_keeps_direction"),
         ("clip(params, self.c)\n            return None", "return None",

@@ -48,8 +48,8 @@ from principia.optimization.smoothness import Loss, hessian_extremes, risk_of
 
 @claim(control={"width": 3}, source="Choromanska et al. 2015, sec. 5")
 def wide_nets_end_alike(
-    seed: Seed, *, width: Annotated[int, Range(3, 100)] = 64, starts: Annotated[int, Range(4, 12)] = 8,
-    steps: Annotated[int, Range(300, 600)] = 400,
+    seed: Seed, *, width: Annotated[int, Range(3, 100)] = 64,
+    starts: Annotated[int, Range(4, 12)] = 8, steps: Annotated[int, Range(300, 600)] = 400,
 ) -> Evidence:
     r"""From every start a network 64 wide ends within 0.002 of one loss; one 3 wide does not."""
     x, y, _, _ = _digits(400)
