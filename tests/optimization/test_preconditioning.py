@@ -211,8 +211,8 @@ def parameter(size=2):
     return nn.Parameter(torch.ones(size, dtype=torch.float64))
 
 
-def stepped(loss, **options):
-    x = parameter()
+def stepped(loss, size=2, **options):
+    x = parameter(size)
     optimizer = Newton([x], **options)
     optimizer.step(closure_of(optimizer, lambda: loss(x)))
 
@@ -237,6 +237,8 @@ def stepped(loss, **options):
          "Newton: step must be downhill with search=True"),
         (lambda: stepped(lambda x: (x**2).sum(), mode="saddle_free", dense=1),
          'Newton: mode must be "plain" for more than dense=1 parameters'),
+        (lambda: stepped(lambda x: (x**2).sum(), mode="saddle_free", size=2001),
+         'Newton: mode must be "plain" for more than dense=2000 parameters'),
         (lambda: Newton([parameter()], damping=-1.0), r"Newton: damping must be in \[0, inf\)"),
         (lambda: natural_gradient(nn.Linear(2, 3), torch.ones(4, 2), torch.zeros(4).long()),
          "natural_gradient: Fisher information must be invertible"),
@@ -245,6 +247,22 @@ def stepped(loss, **options):
 def test_bad_input_gets_a_sentence(wrong, sentence):
     with pytest.raises(UsageError, match=sentence):
         wrong()
+
+
+def test_products_go_along_the_gradient_where_it_has_no_curvature():
+    x = parameter()
+    optimizer = Newton([x], dense=0)
+    optimizer.step(closure_of(optimizer, lambda: 3 * x[0] + (x[1] - 1) ** 2))
+    assert x.tolist() == [-2.0, 1.0]
+
+
+def test_a_preconditioner_is_kept_as_it_was_given():
+    x, diagonal = parameter(), torch.tensor([2.0, 4.0], dtype=torch.float64)
+    optimizer = PreconditionedGD([x], lr=1.0, preconditioner=diagonal)
+    diagonal.fill_(100.0)
+    x.grad = torch.tensor([2.0, 4.0], dtype=x.dtype)
+    optimizer.step()
+    assert x.tolist() == [0.0, 0.0]
 
 
 def test_damping_passes_a_singular_hessian_and_saddle_free_goes_down():
