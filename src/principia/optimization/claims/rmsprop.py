@@ -157,18 +157,19 @@ def forgets_old_gradients(
     signs = torch.randint(0, 2, (before + after, 1), generator=seed.torch()) * 2.0 - 1
     size = torch.cat([torch.full((before, 1), fall), torch.ones(after, 1)]).double()
     if optimizer == "RMSprop":
-        steps = steps_along(RMSprop, signs * size, lr=1.0, alpha=rho, eps=0.0)
+        torchs = steps_along(RMSprop, signs * size, lr=1.0, alpha=rho, eps=0.0)
+        steps = torch.cat([torchs, rmsprop_reference(signs * size, 1.0, rho, 0.0)], dim=1)
     else:
         steps = steps_along(Adagrad, signs * size, lr=1.0, eps=0.0)
-    rate = (steps / size).abs()[before:, 0]  # with the right sign it is η / √v
+    rate = -(steps / (signs * size))[before:]  # it is η / √v
     k = torch.arange(1, after + 1, dtype=rate.dtype)
     exact = 1 / (1 + (fall**2 - 1) * rho**k).sqrt()
     return every({
         "recovered": at_least(
             rate[-1], 0.95, why="ρ to the power of 12 / (1 - ρ) is below 7e-6, times 10^4 at most"
         ),
-        "formula": equal(rate, exact, tol=1e-10, why="rounding; before, 40 / (1 - ρ) steps"),
+        "formula": equal(rate, exact[:, None].expand_as(rate), tol=1e-10, why="rounding; before, 40 / (1 - ρ) steps"),
     }).drawn(
-        Series(optimizer, k, rate), Series("formula", k, exact, "predicted"),
+        Series(optimizer, k, rate[:, 0]), Series("formula", k, exact, "predicted"),
         x="steps k since the gradient fell", y="effective learning rate, in units of lr", log="y",
     )
