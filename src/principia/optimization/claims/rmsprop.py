@@ -168,7 +168,10 @@ def forgets_old_gradients(
         "recovered": at_least(
             rate[-1], 0.95, why="ρ to the power of 12 / (1 - ρ) is below 7e-6, times 10^4 at most"
         ),
-        "formula": equal(rate, exact[:, None].expand_as(rate), tol=1e-10, why="rounding; before, 40 / (1 - ρ) steps"),
+        "formula": equal(
+            rate, exact[:, None].expand_as(rate), tol=1e-10,
+            why="rounding; before, 40 / (1 - ρ) steps",
+        ),
     }).drawn(
         Series(optimizer, k, rate[:, 0]), Series("formula", k, exact, "predicted"),
         x="steps k since the gradient fell", y="effective learning rate, in units of lr", log="y",
