@@ -434,7 +434,7 @@ def _layer_by_layer(rng: torch.Generator) -> Evidence:
 def _holes(seed: Seed) -> Evidence:
     """Look what an autoencoder is shown, by one that copies it; and at what is said of defaults."""
     rng, x = seed.torch(), 1 + torch.rand(400, 50, generator=seed.torch())
-    identity = nn.Linear(50, 50)
+    identity = nn.utils.skip_init(nn.Linear, 50, 50)
     identity.weight.data, identity.bias.data = torch.eye(50), torch.zeros(50)
     copiers = [DenoisingAutoencoder(identity, activation="relu", **options)
                for options in ({}, {"corruption": 0.6})]

@@ -1,6 +1,7 @@
 r"""Landscape: what is true of it, and what would refute it."""
 
 import copy
+import functools
 import itertools
 import math
 from collections.abc import Iterator, Sequence
@@ -195,8 +196,8 @@ def modes_are_connected(
 def _along_a_path(rng: torch.Generator) -> Evidence:
     """Compute the losses of a small network with batch normalization by matrix products."""
     x, y, found, expected = randn(rng, 30, 3), randn(rng, 30, 2), [], []
-    a, b, c = (nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.Linear(4, 2)).double()
-               for _ in range(3))
+    line = functools.partial(nn.utils.skip_init, nn.Linear)
+    a, b, c = (nn.Sequential(line(3, 4), nn.BatchNorm1d(4), line(4, 2)).double() for _ in range(3))
     for size, one in ((1, a), (1, b), (3, c)):
         for p in one.parameters():
             p.data.copy_(size * randn(rng, *p.shape))
@@ -221,12 +222,11 @@ def _along_a_path(rng: torch.Generator) -> Evidence:
 
 
 def _times_drawn(rng: torch.Generator) -> Evidence:
-    """Train on a path whose output is t itself, and look which t were drawn."""
-    zero, one = nn.Linear(1, 1, bias=False), torch.ones(1, 1)
+    """Look which t were drawn on a path whose output is t itself."""
+    zero, one = nn.utils.skip_init(nn.Linear, 1, 1, bias=False), torch.ones(1, 1)
     path = BezierPath(zero.requires_grad_(False), copy.deepcopy(zero))
     path.start[:], path.end[:], path.middle.weight.data[:] = 0, 1, 0.5
-    objective = path.objective(lambda out, y: (out * y).sum())
-    t = [objective(path, (one, 2 * one), rng).item() / 2 for _ in range(500)]
+    t = [path.objective(F.l1_loss)(path, (one, 0 * one), rng).item() for _ in range(500)]
     return follows(t, uniform(), why="independent draws of a uniform t")
 
 
@@ -251,7 +251,7 @@ def sharpness_is_not_invariant(
     rises = []
     for sides, directions in (([1.0] * width, 100), ([1.0, 3.0], 500)):  # two parabolas
         axes = len(sides) ** 0.5 * torch.tensor(sides).double().diag()  # as many rows
-        flat = MLP([len(sides), 1], bias=False).double().requires_grad_(False)
+        flat = MLP([len(sides), 1], bias=False, rng=rng).double().requires_grad_(False)
         rises.append(perturbation_sharpness(
             flat, _half_square, axes, flat(axes), rho=0.1, directions=directions, rng=rng
         ))

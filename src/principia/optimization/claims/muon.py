@@ -373,15 +373,16 @@ def torch_muon_agrees(
 
 def _split(rng: torch.Generator) -> Evidence:
     """Count the parameters of a network of all sorts that are on the wrong side."""
-    inner = nn.Sequential(
-        nn.Conv1d(3, 4, 2), nn.LayerNorm([4, 6]), MLP([6, 5, 5], rng=rng), nn.RMSNorm([4, 5]),
-        nn.EmbeddingBag(7, 2), nn.Linear(5, 2, bias=False),
-    )
-    model, tied = nn.Sequential(inner, nn.Linear(2, 3)), nn.Sequential(
-        nn.Embedding(9, 4), nn.Linear(4, 4), nn.Linear(4, 9),
-    )
+    middle = MLP([6, 5, 5], rng=rng)
+    with torch.device("meta"):  # where nothing is drawn
+        inner = nn.Sequential(
+            nn.Conv1d(3, 4, 2), nn.LayerNorm([4, 6]), middle, nn.RMSNorm([4, 5]),
+            nn.EmbeddingBag(7, 2), nn.Linear(5, 2, bias=False),
+        )
+        model = nn.Sequential(inner, nn.Linear(2, 3))
+        tied = nn.Sequential(nn.Embedding(9, 4), nn.Linear(4, 4), nn.Linear(4, 9))
+        alone = nn.Linear(4, 2)
     tied[2].weight = tied[0].weight
-    alone = nn.Linear(4, 2)
     right = [
         (model, [inner[0].weight, *(one.weight for one in inner[2].layers), inner[5].weight]),
         (tied, [tied[1].weight]), (alone, []),
