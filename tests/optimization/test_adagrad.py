@@ -33,6 +33,8 @@ def test_claims_catch_planted_bugs(old, new, claim):
     [
         ("lr / (state[name].sqrt() + group", "lr / (state[name] + group",
          "rare_features_keep_large_steps", ["rate"]),
+        ("slopes * (p.detach() - comparator)", "slopes * p.detach()", "regret_bound",
+         ["the sum of what is lost"]),
     ],
 )
 def test_parts_catch_planted_bugs(old, new, claim, parts):

@@ -37,6 +37,10 @@ def test_claims_catch_planted_bugs(old, new, claim):
     [
         ("lambda p: first[p].square()", "lambda p: first[p].abs()", "first_step_is_lr",
          ["start at the gradient"]),
+        ("lr: PositiveFloat = 1e-3", "lr: PositiveFloat = 1e-2", "torch_is_the_formula",
+         ["defaults, groups and gradients that come late"]),
+        ("-(C - 2) / 3", "-(C - 1) / 3", "adam_can_fail_to_converge",
+         ["losses", "default losses"]),
     ],
 )
 def test_parts_catch_planted_bugs(old, new, claim, parts):

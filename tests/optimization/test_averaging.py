@@ -38,7 +38,7 @@ def path_of(rule, points):
     [
         ("_Toward(lambda n: beta)", "_Toward(lambda n: 1 - beta)", FORMULA),
         ("_Toward(lambda n: beta)", "_Toward(lambda n: 1 - (1 - beta) ** 2)", FORMULA),
-        ("max(round(fraction * steps), 1)\n", "max(round(fraction * steps), 1) - 1\n", FORMULA),
+        ("round(fraction * steps)\n", "round(fraction * steps) - 1\n", FORMULA),
         ("1 / max(n - first + 1, 1)", "1 / max(n - first, 1)", FORMULA),
         ("super().__init__(model, multi_avg_fn=rule.all_at_once)", "super().__init__(model)",
          FORMULA),
@@ -54,9 +54,15 @@ def test_claims_catch_planted_bugs(old, new, claim):
 @pytest.mark.parametrize(
     ("old", "new", "claim", "parts"),
     [
-        (" steps -", " steps +", "torch_average_is_the_formula", ["tail"]),
-        ("self._average.update_parameters(self._points)", "pass", "torch_average_is_the_formula",
-         ["running mean of a problem"]),
+        ("fraction: Share = 0.5", "fraction: Share = 0.4", "torch_average_is_the_formula",
+         ["tail, its default"]),
+        (" steps -", " steps +", "torch_average_is_the_formula", ["tail, its rule alone"]),
+        ("- round(fraction * steps)\n", "- max(round(fraction * steps), 2)\n",
+         "torch_average_is_the_formula", ["tail of one"]),
+        ("torch.lerp(averaged, current, self", "torch.lerp(current, averaged, self",
+         "torch_average_is_the_formula", ["exponential, its rule alone"]),
+        ("self.stale.fill_(False)", "pass", "average_needs_statistics_of_its_own",
+         ["when it warns"]),
     ],
 )
 def test_parts_catch_planted_bugs(old, new, claim, parts):

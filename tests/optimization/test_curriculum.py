@@ -56,10 +56,20 @@ def test_claims_catch_planted_bugs(old, new, claim):
          ["where it becomes convex", "strong convexity"]),
         ("sigma=math.hypot(h.sigma, sigma)", "sigma=h.sigma + sigma", "smoothing_closed_form",
          ["smoothing twice"]),
+        ("return self.pairs(theta).mean(dim=-1)", "return self.pairs(theta).median(dim=-1).values",
+         "smoothing_closed_form", ["sampled value"]),
+        ("self.minimum = dim * (", "self.minimum = (", "smoothing_convexifies",
+         ["what the problems say of themselves"]),
+        ("steps: PositiveInt = 50", "steps: PositiveInt = 40",
+         "continuation_finds_the_global_minimum", ["by hand"]),
+        ("start: Share = 0.15", "start: Share = 0.25", "curriculum_ends_uniform",
+         ["probabilities on the way", "draws on the way"]),
+        ("return self.encode(x) @", "return 2 * self.encode(x) @",
+         "pretraining_opens_deep_sigmoid_nets", ["layer by layer, by hand", "holes and defaults"]),
     ],
 )
 def test_parts_catch_planted_bugs(old, new, claim, parts):
-    assert_caught(KEY, old, new, claim, parts=parts)
+    assert_caught(PAGE, old, new, claim, parts=parts)
 
 
 @pytest.mark.parametrize("sigma", [0.1, 0.4, 0.8])

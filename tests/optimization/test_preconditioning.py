@@ -62,13 +62,19 @@ def test_claims_catch_planted_bugs(old, new, claim):
         ("return s if turn else g", "return s if turn else -g", "newton_cg_is_newton",
          ["where the curvature is negative"]),
         ("(vectors * values.abs()) @", "(vectors * values) @", "newton_is_drawn_to_saddles",
-         ["saddle_free ends at a minimum"]),
+         ["ends at a minimum"]),
         ("softmax_jacobian(logits_of(z))", "logits_of(z).softmax(1).diag_embed()",
          "natural_gradient_is_newton", ["its definition"]),
         ("torch.cat(rows).mT, A)", "torch.cat(rows).mT, A.mT)", "whitening_is_preconditioning",
          ["predictions with A = E[xx'] on raw inputs"]),
         ("self._walk(closure, loss, params, move, float(g @ move))", "pass", "newton_cg_is_newton",
          ["the step of the Taylor page"]),
+        ("inner: PositiveInt = 250", "inner: PositiveInt = 240", "newton_cg_is_newton",
+         ["inner steps by default"]),
+        ('alpha=-group["lr"]', 'alpha=-group["lr"] / 2', "preconditioned_step_limit",
+         ["parameters of several shapes"]),
+        ("ARMIJO, HALVINGS = 1e-4, 40", "ARMIJO, HALVINGS = 2e-4, 39", "search_brings_newton_home",
+         ["the first half that is worth it", "none is worth it"]),
     ],
 )
 def test_parts_catch_planted_bugs(old, new, claim, parts):
@@ -205,8 +211,8 @@ def parameter(size=2):
     return nn.Parameter(torch.ones(size, dtype=torch.float64))
 
 
-def stepped(loss, **options):
-    x = parameter()
+def stepped(loss, size=2, **options):
+    x = parameter(size)
     optimizer = Newton([x], **options)
     optimizer.step(closure_of(optimizer, lambda: loss(x)))
 
@@ -231,6 +237,8 @@ def stepped(loss, **options):
          "Newton: step must be downhill with search=True"),
         (lambda: stepped(lambda x: (x**2).sum(), mode="saddle_free", dense=1),
          'Newton: mode must be "plain" for more than dense=1 parameters'),
+        (lambda: stepped(lambda x: (x**2).sum(), mode="saddle_free", size=2001),
+         'Newton: mode must be "plain" for more than dense=2000 parameters'),
         (lambda: Newton([parameter()], damping=-1.0), r"Newton: damping must be in \[0, inf\)"),
         (lambda: natural_gradient(nn.Linear(2, 3), torch.ones(4, 2), torch.zeros(4).long()),
          "natural_gradient: Fisher information must be invertible"),
@@ -239,6 +247,22 @@ def stepped(loss, **options):
 def test_bad_input_gets_a_sentence(wrong, sentence):
     with pytest.raises(UsageError, match=sentence):
         wrong()
+
+
+def test_products_go_along_the_gradient_where_it_has_no_curvature():
+    x = parameter()
+    optimizer = Newton([x], dense=0)
+    optimizer.step(closure_of(optimizer, lambda: 3 * x[0] + (x[1] - 1) ** 2))
+    assert x.tolist() == [-2.0, 1.0]
+
+
+def test_a_preconditioner_is_kept_as_it_was_given():
+    x, diagonal = parameter(), torch.tensor([2.0, 4.0], dtype=torch.float64)
+    optimizer = PreconditionedGD([x], lr=1.0, preconditioner=diagonal)
+    diagonal.fill_(100.0)
+    x.grad = torch.tensor([2.0, 4.0], dtype=x.dtype)
+    optimizer.step()
+    assert x.tolist() == [0.0, 0.0]
 
 
 def test_damping_passes_a_singular_hessian_and_saddle_free_goes_down():

@@ -23,6 +23,20 @@ def test_claims_catch_planted_bugs(old, new, claim):
 
 
 @pytest.mark.parametrize(
+    ("old", "new", "claim", "parts"),
+    [
+        ("rho: Annotated[float, Range(0, 1, open=\"high\")] = 0.99",
+         "rho: Annotated[float, Range(0, 1, open=\"high\")] = 0.9", "torch_is_the_formula",
+         ["defaults", "one gradient"]),
+        ("((v + eps).sqrt() if", "(v.sqrt() if", "torch_is_the_formula",
+         ["under the root, as a sum"]),
+    ],
+)
+def test_parts_catch_planted_bugs(old, new, claim, parts):
+    assert_caught(KEY, old, new, claim, parts=parts)
+
+
+@pytest.mark.parametrize(
     ("change", "claim"),
     [
         ({"momentum": 0.1}, "accumulator_is_an_average"),

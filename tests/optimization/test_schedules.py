@@ -48,7 +48,7 @@ def rates(schedule, steps, group=0):
     [
         ("lambda t: max(floor, 1 / t)", "lambda t: floor + 1 / t", "floor_stops_the_descent"),
         ("scale * shape(t + 1)", "shape(t + 1)", "decay_shrinks_the_ball"),
-        ("lambda t: min(1.0, t / steps)", "lambda t: 1.0", "warmup_passes_a_sharp_start"),
+        ("lambda t: t / steps", "lambda t: 1.0", "warmup_passes_a_sharp_start"),
         ('clip = clip_grad_norm_ if self.by == "norm"', 'clip = clip_grad_norm_ if self.by == ""',
          "clipping_keeps_direction"),
         ("clip(params, self.c)\n            return None", "return None",
@@ -68,6 +68,10 @@ def test_claims_catch_planted_bugs(old, new, claim):
          ["no ball under 1/λt"]),
         ("return alpha <= 1, alpha > 0.5", "return alpha <= 1, alpha >= 0.5",
          "decay_shrinks_the_ball", ["who comes to rest"]),
+        ("alpha: Exponent = 0.5", "alpha: Exponent = 0.6", "decay_shrinks_the_ball",
+         ["rates of two groups"]),
+        ('by: Literal["norm", "value"] = "norm"', 'by: Literal["norm", "value"] = "value"',
+         "clipping_keeps_direction", ["at the right time"]),
     ],
 )
 def test_parts_catch_planted_bugs(old, new, claim, parts):

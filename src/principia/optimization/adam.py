@@ -137,7 +137,7 @@ def alternating_losses(C: Annotated[float, Range(2, math.inf, open="low")] = 3.0
     r"""Builds losses $h_t(x)=Cx$ if $t\bmod3=1$, else $-x$, on which Adam goes the wrong way.
 
     Their mean is $\frac{C-2}3x$, and on $[-1,1]$ the best is -1. Every backward pass moves on to
-    the next loss; who descends clamps `theta` after each step. `value` is the mean.
+    the next loss; who descends clamps `theta`, at first 0, after each step. `value` is the mean.
 
     Args:
         C: Slope of every third loss.

@@ -191,5 +191,5 @@ def tail(fraction: Share = 0.5, *, steps: PositiveInt) -> Rule:
         >>> mean
         tensor(6.)
     """
-    first = steps - max(round(fraction * steps), 1)
+    first = steps - round(fraction * steps)
     return _Toward(lambda n: 1 / max(n - first + 1, 1))

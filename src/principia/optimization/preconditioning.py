@@ -224,7 +224,6 @@ class Newton(Optimizer):
             return _conjugate_gradients(lambda v: products(v) + damping * v, g, self._inner)
         eye = torch.eye(len(g)).to(g)
         H = torch.cat([products(rows) for rows in eye.split(ROWS)])
-        H = (H + H.mT) / 2
         if self._mode == "saddle_free":
             values, vectors = torch.linalg.eigh(H)
             H = (vectors * values.abs()) @ vectors.mT

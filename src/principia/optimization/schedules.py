@@ -156,7 +156,7 @@ def warmup(
     if not steps:
         return then
     tops = [float(rate) for rate in then.get_last_lr()]
-    rise = _scheduled(optimizer, tops, lambda t: min(1.0, t / steps))
+    rise = _scheduled(optimizer, tops, lambda t: t / steps)
     return SequentialLR(optimizer, [rise, then], [steps])
 
 

@@ -3,16 +3,19 @@ r"""Adagrad: what is true of it, and what would refute it."""
 import math
 from typing import Annotated, Literal
 
+import numpy as np
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.optim import SGD, Adagrad, RMSprop
 
+from principia.lab.draws import randn
 from principia.lab.evidence import (
     Evidence,
     Series,
     at_most,
     claim,
     equal,
+    equal_to_rounding,
     every,
     never,
     slope,
@@ -40,13 +43,40 @@ def torch_is_the_formula(
     )["theta"][:, 0]
     g, moved = risk.gradient(trace[:-1]), trace.diff(dim=0)
     total = (g**2).cumsum(dim=0)
-    root = (total + eps).sqrt() if delta == "inside the root" else total.sqrt() + eps
-    formula = -0.2 * g / root
-    return equal(moved, formula, tol=1e-13, why="rounding of one step at a time").drawn(
-        Series("torch.optim.Adagrad", range(1, 101), moved[:, 0]),
-        Series("formula", range(1, 101), formula[:, 0], "predicted"),
-        x="step t", y="step of the first coordinate",
+
+    def divided(total: Tensor) -> Tensor:
+        return (total + eps).sqrt() if delta == "inside the root" else total.sqrt() + eps
+
+    formula = -0.2 * g / divided(total)
+    # two groups, one of them of two parameters, with rates that fall by themselves as well
+    params = [nn.Parameter(torch.zeros(shape, dtype=g.dtype)) for shape in ((3,), (2, 4), ())]
+    decaying = Adagrad(
+        [{"params": params[:2]}, {"params": params[2:], "lr": 0.7}], lr=0.2, eps=eps, lr_decay=0.3
     )
+    squares = [torch.zeros_like(p) for p in params]
+    found, rates = [], []
+    for t in range(6):
+        for p, square in zip(params, squares, strict=True):
+            p.grad = torch.randn(p.shape, generator=seed.child(t).torch(), dtype=g.dtype)
+            square += p.grad**2
+        decaying.step()
+        found += effective_lr(decaying)
+        for lr, square in zip((0.2, 0.2, 0.7), squares, strict=True):
+            rates.append(lr / (1 + 0.3 * t) / divided(square))
+    *_, (rms, _) = fed(RMSprop, params[1].detach()[None], lr=0.3, alpha=0.5, eps=eps)
+    found += effective_lr(rms)
+    rates.append(0.3 / (params[1].detach().abs() * 0.5**0.5 + eps))  # it has no decay
+    return every({
+        "steps": equal(moved, formula, tol=1e-13, why="rounding of one step at a time").drawn(
+            Series("torch.optim.Adagrad", range(1, 101), moved[:, 0]),
+            Series("formula", range(1, 101), formula[:, 0], "predicted"),
+            x="step t", y="step of the first coordinate",
+        ),
+        "effective_lr": equal_to_rounding(
+            torch.cat([one.flatten() for one in found]),
+            torch.cat([one.flatten() for one in rates]),
+        ),
+    })
 
 
 @claim(control={"optimizer": "RMSprop"}, source="Duchi, Hazan and Singer 2011, sec. 1.1")
@@ -104,7 +134,11 @@ def invariant_to_diagonal_scaling(
     )
 
 
-@claim(control={"method": "RMSprop"}, source="Duchi, Hazan and Singer 2011, thm. 5; Reddi 2018")
+@claim(
+    control={"method": "RMSprop"},
+    refutes=["regret / bound", "grows as √T"],
+    source="Duchi, Hazan and Singer 2011, thm. 5; Reddi 2018",
+)
 def regret_bound(
     seed: Seed, *, rounds: Annotated[int, Range(3000, 30_000)] = 5000,
     lr: Annotated[float, Range(0.5, 2)] = 1.0, method: Literal["Adagrad", "RMSprop"] = "Adagrad",
@@ -135,7 +169,22 @@ def regret_bound(
             seen + 1, regret[seen, 0], 0.5, tol=0.06,
             why="the way to the best point adds a constant, and three rounds make a cycle",
         ),
+        "the sum of what is lost": _regret_of_descent(seed.child("descent").torch()),
     })
+
+
+def _regret_of_descent(rng: torch.Generator) -> Evidence:
+    """Compare with the sum over a path that is known: gradient descent, free and in a box."""
+    slopes, u = randn(rng, 7, 2, 3), randn(rng, 2, 3)
+    start, found, exact = randn(rng, 2, 3), [], []
+    for box in (None, (-0.4, 0.6)):
+        p, point, total = nn.Parameter(start.clone()), start.numpy(), np.zeros((2, 3))
+        found.append(online_regret(SGD([p], lr=0.3), slopes, u, box).numpy())
+        for g in slopes.numpy():
+            total = total + g * (point - u.numpy())
+            exact.append(total)
+            point = point - 0.3 * g if box is None else np.clip(point - 0.3 * g, *box)
+    return equal_to_rounding(np.concatenate(found), np.stack(exact))
 
 
 @claim(control={"frequencies": "all 1/2"}, source="Duchi, Hazan and Singer 2011, sec. 1.3")

@@ -2,20 +2,23 @@ r"""Adam: what is true of it, and what would refute it."""
 
 import functools
 import math
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, cast
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.optim.lr_scheduler import LambdaLR
 
+from principia.lab.draws import randn
 from principia.lab.evidence import (
+    Control,
     Evidence,
     Series,
     at_least,
     at_most,
     claim,
     equal,
+    equal_to_rounding,
     every,
     mean_is,
     slope,
@@ -35,7 +38,8 @@ Dim = Annotated[int, Range(1, 50)]
 
 
 @claim(
-    control={"form": "printed"}, source="Kingma and Ba 2015, alg. 1; Reddi et al. 2018, alg. 2",
+    control={"form": "printed"}, refutes=["torch", "ours", "AMSGrad", "loss"],
+    source="Kingma and Ba 2015, alg. 1; Reddi et al. 2018, alg. 2",
     misprint=r"$\hat m=m(1-\beta_1^t)$, $\hat v=v(1-\beta_2^t)$, "
     r"$\theta\leftarrow\theta+\eta\hat m/\sqrt{\hat v}$",
 )
@@ -59,7 +63,11 @@ def torch_is_the_formula(
     adam = torch.optim.Adam(bowl.parameters(), lr=0.01, betas=betas)
     trace = descend(bowl, adam, 300, at=range(0, 301, 5))
     why = f"down from {float(values[0]):g}: 100 steps of lr lead to the minimum"
-    return every({**parts, "loss": at_most(values[-1], 1e-3, why=why)}).drawn(
+    parts["loss"] = at_most(values[-1], 1e-3, why=why)
+    parts["defaults, groups and gradients that come late"] = equal_to_rounding(
+        *(_in_groups(kind, seed.child("groups").torch()) for kind in (Adam, torch.optim.Adam))
+    )
+    return every(parts).drawn(
         Series("torch.optim.Adam", trace.step, trace["value"]),
         Series(f"formula, {form}", range(301), values, "predicted"), x="step t", y="h", log="y",
     )
@@ -82,6 +90,20 @@ def _formula(
             theta = theta - lr * (m / one) / ((largest / two).sqrt() + eps)
         points.append(theta)
     return torch.stack(points)
+
+
+def _in_groups(kind: Any, rng: torch.Generator) -> Tensor:
+    """Let an optimizer of this kind step two groups, one with the defaults; give all points."""
+    params = [nn.Parameter(randn(rng, *shape)) for shape in ((3,), (2, 4), ())]
+    optimizer, points = kind([{"params": params[:2]}, {"params": params[2:], "lr": 0.3}]), []
+    for t in range(8):
+        for p in params:
+            g = 10 ** float(-4 * torch.rand((), generator=rng)) * randn(rng, *p.shape)
+            late = p is params[1] and t < 3
+            p.grad = None if late else 1e-4 * g  # eps counts beside such small ones
+        optimizer.step()
+        points += [p.detach().clone().flatten() for p in params]
+    return torch.cat(points)
 
 
 @claim(
@@ -230,31 +252,37 @@ def is_rmsprop_with_momentum(
 
 
 @claim(
-    control={"bound": "two_case"},
-    refutes=["growing gradients"],
+    controls=[
+        Control({"bound": "two_case"}, ["bound"], "often quoted: max(1, (1 − β₁)/√(1 − β₂))"),
+        Control({"bound": "term_by_term"}, ["sharp"], "each gradient of the average by itself"),
+    ],
     source="the inequality of Cauchy and Schwarz; Kingma and Ba 2015, sec. 2.1, for two cases",
 )
 def steps_are_bounded(
     seed: Seed, *, beta1: Annotated[float, Range(0.5, 0.98)] = 0.9,
     beta2: Annotated[float, Range(0.99, 0.9995)] = 0.999,
-    rows: Annotated[int, Range(10, 1000)] = 500,
-    bound: Literal["cauchy_schwarz", "two_case"] = "cauchy_schwarz",
+    rows: Annotated[int, Range(10, 1000)] = 300,
+    bound: Literal["cauchy_schwarz", "two_case", "term_by_term"] = "cauchy_schwarz",
 ) -> Evidence:
     r"""No step is above $\eta\frac{1-\beta_1}{\sqrt{(1-\beta_2)(1-\beta_1^2/\beta_2)}}$. Sharp."""
     silence, growth = math.ceil(4.5 / (1 - beta2)), 200
     g = torch.empty(silence + growth, 1 + rows, dtype=torch.float64).cauchy_(generator=seed.torch())
     g[:silence, 0] = 0.0  # the worst that can happen: nothing for long, then growing gradients
     g[silence:, 0] = (beta2 / beta1) ** torch.arange(growth, dtype=g.dtype)
-    steps = steps_along(torch.optim.Adam, g, lr=1.0, betas=(beta1, beta2)).abs()
+    steps = steps_along(Adam, g, lr=1.0, betas=(beta1, beta2)).abs()
     one = (1 - beta1) / math.sqrt(1 - beta2)
-    bounds = {"two_case": max(1.0, one), "cauchy_schwarz": one / math.sqrt(1 - beta1**2 / beta2)}
+    bounds = {
+        "two_case": max(1.0, one), "cauchy_schwarz": one / math.sqrt(1 - beta1**2 / beta2),
+        "term_by_term": one / (1 - beta1 / math.sqrt(beta2)),  # no g is above √(v/((1 - β₂)β₂ᵏ))
+    }
     limit, longest, shown = bounds[bound], steps.amax(dim=0), steps[silence - 50 :]
     t, ends = range(-50, growth), [-50, growth]
-    exact = "a theorem; rounding of θ, of which steps are differences"
     return every({
-        "growing gradients": at_most(longest[0], limit, slack=1e-10, why=exact),
+        "bound": at_most(
+            longest, limit, slack=1e-10,
+            why="a theorem; rounding of θ, of which steps are differences",
+        ),
         "sharp": at_least(longest[0], 0.99 * limit, why="v has not settled: √(1 - e^-4.5) = 0.994"),
-        "Cauchy gradients": at_most(longest[1:], limit, slack=1e-10, why=exact),
     }).drawn(
         Series("gradients that grow after silence", t, shown[:, 0], style="line"),
         Series("Cauchy gradients", t, shown[:, 1], "other"),
@@ -264,7 +292,10 @@ def steps_are_bounded(
     )
 
 
-@claim(control={"amsgrad": False}, source="Reddi, Kale and Kumar 2018, thm. 1 and sec. 5")
+@claim(
+    control={"amsgrad": False}, refutes=["end"],
+    source="Reddi, Kale and Kumar 2018, thm. 1 and sec. 5",
+)
 def adam_can_fail_to_converge(
     seed: Seed, *, C: Annotated[float, Range(2.5, 10)] = 3.0,
     steps: Annotated[int, Range(2000, 5000)] = 3000, amsgrad: bool = True,
@@ -283,7 +314,30 @@ def adam_can_fail_to_converge(
     )
     paths = trace["theta"][..., 0].mT
     why = "after two steps of lr/√v up, the third comes back to the bound"
-    return equal(paths[:, -1], torch.full((5,), -1.0), tol=0.02, why=why).drawn(
-        *(Series(f"from {one[0]:g}", trace.step, one, "other") for one in paths),
-        Series("optimum", [0, steps], [-1, -1], "predicted"), x="step t", y="x",
+    parts = {
+        "end": equal(paths[:, -1], torch.full((5,), -1.0), tol=0.02, why=why).drawn(
+            *(Series(f"from {one[0]:g}", trace.step, one, "other") for one in paths),
+            Series("optimum", [0, steps], [-1, -1], "predicted"), x="step t", y="x",
+        )
+    }
+    parts["losses"] = _as_stated(alternating_losses(C + 1), C + 1, starts)
+    parts["default losses"] = _as_stated(alternating_losses(), 3.0, starts)
+    return every(parts)
+
+
+def _as_stated(losses: Problem, C: float, starts: Tensor) -> Evidence:
+    """Compare values, slopes, the mean and its minimum with what the problem says they are."""
+    found, expected = losses().tolist(), [0.0]  # it begins in the middle
+    losses, x, mean = losses.at(starts[:, None]), starts.numpy(), (C - 2) / 3
+    for t in range(1, 8):
+        slope_ = C if t % 3 == 1 else -1.0
+        with torch.no_grad():
+            found += losses().tolist()  # a look costs no time
+        losses.zero_grad()
+        losses().sum().backward()
+        found += cast("Tensor", losses.theta.grad).flatten().tolist()
+        expected += [*slope_ * x, *[slope_] * len(x)]
+    found += [*losses.value(losses.theta).tolist(), losses.minimum]
+    return equal_to_rounding(
+        [*found, *cast("Tensor", losses.minimizer).tolist()], [*expected, *mean * x, -mean, -1.0]
     )

@@ -1,7 +1,8 @@
 r"""Averaging the iterates: what is true of it, and what would refute it."""
 
 import math
-from typing import Annotated, Literal
+import warnings
+from typing import Annotated, Any, Literal, cast
 
 import torch
 from torch import Tensor, nn
@@ -10,10 +11,12 @@ from torch.nn import functional as F
 from torch.nn.utils import parameters_to_vector, skip_init, vector_to_parameters
 from torch.optim import SGD
 from torch.optim.lr_scheduler import LambdaLR
-from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
+from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn, update_bn
 
 from principia.lab.data.digits import digits
+from principia.lab.draws import randn
 from principia.lab.evidence import (
+    Control,
     Evidence,
     Series,
     at_least,
@@ -37,8 +40,17 @@ Sigma = Annotated[float, Range(0.1, 10)]
 
 
 @claim(
-    control={"decay": "β"},
-    refutes=["exponential", "exponential, here", "exponential of a problem"],
+    controls=[
+        Control(
+            {"decay": "β"}, ["exponential", "exponential, here", "exponential of a problem"],
+            "β for the decay",
+        ),
+        Control(
+            {"taken": "before the step"},
+            ["running mean", "running mean, here", "running mean of a problem", "tail"],
+            "points that are taken a step too early",
+        ),
+    ],
     source="by construction; torch.optim.swa_utils",
 )
 def torch_average_is_the_formula(
@@ -46,11 +58,13 @@ def torch_average_is_the_formula(
     beta: Annotated[float, Range(0.01, 0.99)] = 0.1,
     fraction: Annotated[float, Range(0.05, 1)] = 0.4,
     decay: Literal["1 - β", "β"] = "1 - β",
+    taken: Literal["after the step", "before the step"] = "after the step",
 ) -> Evidence:
     r"""`AveragedModel` is both recursions, with decay $1-\beta$: $\beta$ weighs the new point."""
     rng, model = seed.torch(), skip_init(nn.Linear, 3, 2, dtype=torch.float64)
-    points = torch.randn(updates, 8, generator=rng, dtype=torch.float64).cumsum(dim=0)
-    bowl = Quadratic(torch.ones(8)).at(points[:1])
+    walk = torch.randn(updates + 1, 8, generator=rng, dtype=torch.float64).cumsum(dim=0)
+    points, given = walk[1:], walk[1:] if taken == "after the step" else walk[:-1]
+    bowl = Quadratic(torch.ones(4)).at(points[0].view(2, 4))
     kept = 1 - beta if decay == "1 - β" else beta
     averages: dict[str, AveragedModel | Averaged] = {
         "running mean": AveragedModel(model),
@@ -60,15 +74,22 @@ def torch_average_is_the_formula(
         "exponential, here": WeightAverage(model, exponential(1 - kept)),
         "exponential of a problem": Averaged(bowl, exponential(1 - kept)),
         "tail": WeightAverage(model, tail(fraction, steps=updates)),
+        "tail, its default": WeightAverage(model, tail(steps=updates)),
+        "tail of one": WeightAverage(model, tail(0.1 / updates, steps=updates)),
     }
     seen: dict[str, list[Tensor]] = {name: [] for name in averages}
-    for point in points:
+    rules = {"exponential": exponential(1 - kept), "tail": tail(fraction, steps=updates)}
+    seen |= {f"{name}, its rule alone": [given[0]] for name in rules}
+    for number, point in enumerate(given):
         vector_to_parameters(point, model.parameters())
-        bowl.theta.data.copy_(point)
+        bowl.theta.data.copy_(point.view(2, 4))
+        for name, rule in rules.items():
+            hand = seen[f"{name}, its rule alone"]
+            hand += [rule(hand[-1], point, number)] * (number > 0)
         for name, one in averages.items():
             if isinstance(one, Averaged):
                 one.update()
-                seen[name].append(one.theta[0].clone())
+                seen[name].append(torch.from_numpy(one.theta.numpy().flatten()))
             else:
                 one.update_parameters(model)
                 seen[name].append(parameters_to_vector(one.parameters()).detach())
@@ -77,16 +98,22 @@ def torch_average_is_the_formula(
     fading = [points[0]]
     for point in points[1:]:
         fading.append((1 - beta) * fading[-1] + beta * point)
-    late = points[-max(round(fraction * updates), 1) :].mean(dim=0)
-    exact = {"running": mean, "exponential": torch.stack(fading), "tail": late[None]}
+    late = {
+        "tail": fraction, "tail, its rule alone": fraction, "tail, its default": 0.5,
+        "tail of one": 0.0,
+    }
+    exact = {"running": mean, "exponential": torch.stack(fading)} | {
+        name: points[-max(round(share * updates), 1) :].mean(dim=0)[None]
+        for name, share in late.items()
+    }
     parts = {}
     for name, found in seen.items():
-        expected = exact[name.split()[0].rstrip(",")]
+        expected = exact[name if name in exact else name.split()[0].rstrip(",")]
         got = torch.stack(found)[-len(expected) :]
         why = "float64 rounding of sums of entries below 100"
         parts[name] = equal(got, expected, tol=1e-12, why=why).drawn(
             Series("points", t, points[:, 0], "other", "points"),
-            Series(f"{name}, by torch", t[-len(got) :], got[:, 0]),
+            Series(name, t[-len(got) :], got[:, 0]),
             Series("formula", t[-len(got) :], expected[:, 0], "predicted", "line"),
             x="update t", y="first entry of the weights",
         )
@@ -94,21 +121,23 @@ def torch_average_is_the_formula(
 
 
 @claim(
-    control={"evaluate": "last"},
-    refutes=["average"],
+    controls=[
+        Control({"evaluate": "last"}, ["average"], "the last iterate in place of the average"),
+        Control({"steps_fall": False}, ["last iterate"], "steps that stay as long"),
+    ],
     source="Polyak and Juditsky 1992; Ruppert 1988",
 )
 def averaging_reaches_one_over_t(
     seed: Seed, *, alpha: Annotated[float, Range(0.4, 0.55)] = 0.5, sigma: Sigma = 1.0,
     curvature: Annotated[float, Range(0.1, 10)] = 1.0,
     steps: Annotated[int, Range(2000, 10_000)] = 2000,
-    evaluate: Literal["average", "last"] = "average",
+    evaluate: Literal["average", "last"] = "average", steps_fall: bool = True,
 ) -> Evidence:
     r"""Strongly convex, slow steps $t^{-\alpha}$: the average's gap is $O(1/t)$, not the last's."""
     runs = 4000
     bowl = noisy(Quadratic([curvature]).at(torch.ones(runs, 1)), sigma, seed.torch())
     optimizer = SGD(bowl.parameters(), lr=1 / curvature)
-    falling = LambdaLR(optimizer, lambda t: (t + 1) ** -alpha)
+    falling = LambdaLR(optimizer, lambda t: (t + 1) ** -alpha if steps_fall else 1.0)
     at, mean = _times(100, steps), Averaged(bowl)
     both = descend(
         bowl, optimizer, steps, schedule=falling, at=at, record=("theta",), after=mean.update,
@@ -249,30 +278,38 @@ def ema_variance_factor(
 
 
 @claim(
-    control={"of": "two runs"},
-    refutes=["two runs"],
+    controls=[
+        Control({"of": "two runs"}, ["loss of the mean"], "points of two runs"),
+        Control(
+            {"second": "the first one's start"}, ["hill between two runs"],
+            "two runs of one start",
+        ),
+    ],
     source="Izmailov et al. 2018, sec. 3; Frankle et al. 2020",
 )
 def average_needs_one_basin(
     seed: Seed, *, hidden: Annotated[int, Range(16, 64)] = 32,
     lr: Annotated[float, Range(0.3, 0.6)] = 0.5, steps: Annotated[int, Range(300, 1000)] = 400,
     of: Literal["one run", "two runs"] = "one run",
+    second: Literal["its own start", "the first one's start"] = "its own start",
 ) -> Evidence:
     """The mean of iterates of one run has a lower loss than they have; that of two runs has not."""
     x, y, *_ = digits()
     x = x.flatten(1)
-    models = [MLP([64, hidden, 10], rng=seed.child(name).torch()) for name in ("first", "second")]
+    starts = ("first", "second" if second == "its own start" else "first")
+    models = [MLP([64, hidden, 10], rng=seed.child(name).torch()) for name in starts]
     weights, _ = stack_module_state(models)  # type: ignore[arg-type]
-    optimizer, rng = SGD(weights.values(), lr=lr), seed.child("batches").torch()
+    optimizer, rngs = SGD(weights.values(), lr=lr), [seed.child(k).torch() for k in range(2)]
 
     def loss(weights: dict[str, Tensor], x: Tensor, y: Tensor) -> Tensor:
         return F.cross_entropy(functional_call(models[0], weights, (x,)), y)
 
     late: list[dict[str, Tensor]] = []
     while len(late) < 50:
-        for rows in batches(len(x), 16, rng=rng):
+        for pair in zip(*(batches(len(x), 16, rng=rng) for rng in rngs), strict=True):
             optimizer.zero_grad()
-            vmap(loss, in_dims=(0, None, None))(weights, x[rows], y[rows]).sum().backward()
+            rows = torch.stack(pair)  # each run has batches of its own
+            vmap(loss)(weights, x[rows], y[rows]).sum().backward()
             optimizer.step()
             steps -= 1
             if steps < 50 and len(late) < 50:
@@ -299,7 +336,9 @@ def average_needs_one_basin(
     ends, middle = losses(two_runs), losses(means(two_runs))[-1]
     k = range(1, len(at) + 1)
     return every({
-        of: at_most(averaged[-1], at.mean(), why="noise of the steps, averaged away").drawn(
+        "loss of the mean": at_most(
+            averaged[-1], at.mean(), why="noise of the steps, averaged away"
+        ).drawn(
             Series("loss of each point", k, at, "other", "points"),
             Series("mean of these losses", k, at.mean().expand(len(at)), "bound"),
             Series("loss of the average so far", k, averaged, style="line"),
@@ -308,4 +347,56 @@ def average_needs_one_basin(
         "hill between two runs": at_least(
             middle, 2 * ends.mean(), why="a hill, not a wave: at least as high again"
         ),
+    })
+
+
+@claim(
+    control={"renew": False}, refutes=["statistics"],
+    source="Izmailov et al. 2018, sec. 3.2; torch.optim.swa_utils",
+)
+def average_needs_statistics_of_its_own(
+    seed: Seed, *, updates: Annotated[int, Range(2, 50)] = 10,
+    rows: Annotated[int, Range(20, 500)] = 60, renew: bool = True,
+) -> Evidence:
+    """After an update batch normalization has other inputs: a warning comes until `update_bn`."""
+    rng = seed.torch()
+    x = 5 + randn(rng, rows, 3)
+    model = nn.Sequential(skip_init(nn.Linear, 3, 4), nn.BatchNorm1d(4)).double()
+    average, heard = WeightAverage(model), []
+    plain = WeightAverage(skip_init(nn.Linear, 3, 4, dtype=torch.float64))
+
+    def listen(one: nn.Module, *, training: bool = False) -> None:
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            one.train(training)(x)
+        heard.append(len(caught))
+
+    weights = [(randn(rng, 4, 3), randn(rng, 4)) for _ in range(updates)]
+    listen(average)
+    for W, b in weights:
+        for p, value in zip(model[0].parameters(), (W, b), strict=True):
+            p.data.copy_(value)
+        model.train()(x)  # whose statistics are those of its own last point
+        average.update_parameters(model)
+        plain.update_parameters(model[0])
+    again = WeightAverage(model)
+    again.load_state_dict(average.state_dict())
+    for one in (average, again, plain):
+        listen(one)
+    if renew:
+        update_bn(x.split(10), average)
+    listen(average)
+    means = cast("Any", average.module[1]).running_mean.clone()
+    listen(again, training=True)
+    listen(again)
+    average.update_parameters(model)
+    listen(average)
+    W, b = (torch.stack(some).mean(dim=0) for some in zip(*weights, strict=True))
+    parts = (x @ W.mT + b).split(10)
+    return every({
+        "statistics": equal(
+            means, torch.stack([one.mean(dim=0) for one in parts]).mean(dim=0), tol=1e-9,
+            why="rounding; update_bn gives all batches one weight",
+        ),
+        "when it warns": equal(heard, [0, 1, 1, 0, 0 if renew else 1, 0, 0, 1], tol=0, why="so"),
     })

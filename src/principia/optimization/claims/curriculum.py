@@ -3,8 +3,9 @@ r"""Curriculum: what is true of it, and what would refute it."""
 import copy
 import math
 from collections.abc import Callable
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal, cast
 
+import numpy as np
 import torch
 from scipy.stats import chisquare
 from torch import Tensor, nn
@@ -12,6 +13,7 @@ from torch.nn import functional as F
 from torch.optim import SGD, Adam, Optimizer
 
 from principia.lab.data.digits import digits
+from principia.lab.draws import randn
 from principia.lab.evidence import (
     Evidence,
     Series,
@@ -22,15 +24,18 @@ from principia.lab.evidence import (
     every,
     mean_is,
     standard_error,
+    within_errors,
 )
 from principia.lab.params import Range
 from principia.lab.seeds import Seed
+from principia.networks.mlp import MLP
 from principia.optimization.curriculum import (
     SIGMAS,
     WAVE,
     Ackley,
     Continuation,
     Curriculum,
+    DenoisingAutoencoder,
     Rastrigin,
     pretrain,
     ramp,
@@ -116,7 +121,34 @@ def smoothing_convexifies(
         "strong convexity": equal_to_rounding(
             here.min(), 2 - WAVE * math.exp(-2 * math.pi**2 * sigma**2)
         ),
+        "what the problems say of themselves": _as_declared(seed.torch()),
     })
+
+
+def _as_declared(rng: torch.Generator) -> Evidence:
+    """Compare constants, starts and values with curvatures, and with the formulas in NumPy."""
+    found, expected = [], []
+    grid, points = torch.linspace(0, 1, 201, dtype=torch.float64), 3 * randn(rng, 40, 3)
+    x = points.numpy()
+    for sigma in (0.0, 0.3, 0.6):
+        bends, bowl = _curvature(sigma, grid), Rastrigin(3, sigma=sigma)
+        fading, lowest = np.exp(-2 * np.pi**2 * sigma**2), float(bends.min())
+        waves = 10 * fading * np.cos(2 * np.pi * x)
+        found += [bowl.smoothness, bowl.strong_convexity or 0.0, bowl.pl or 0.0, bowl.minimum]
+        expected += [float(bends.abs().max()), max(lowest, 0.0), max(lowest, 0.0)]
+        expected.append(3 * (sigma**2 - 10 * fading + 10))
+        found += bowl.value(points).tolist()
+        expected += (x**2 + sigma**2 - waves + 10).sum(axis=1).tolist()
+    r, dents = np.sqrt((x**2).mean(axis=1)), np.exp(np.cos(2 * np.pi * x).mean(axis=1))
+    found += [*Ackley(3).value(points).tolist(), Ackley(3).minimum]
+    expected += [*(20 - 20 * np.exp(-r / 5) + math.e - dents), 0.0]
+    for problem, dim in ((Rastrigin(3), 3), (Ackley(3), 3), (Rastrigin(), 2), (Ackley(), 2)):
+        found += [*problem.theta.detach()[0].tolist(), *cast("Tensor", problem.minimizer).tolist()]
+        expected += [2.5] * dim + [0.0] * dim
+    cloud = smoothed(Ackley(3).at(points), 0.5, 8, rng)
+    found += [*cloud.theta.detach().flatten().tolist(), *cloud().tolist()]
+    expected += [*x.flatten(), *cloud.value(points).tolist()]
+    return equal_to_rounding(found, expected)
 
 
 def _curvature(sigma: float, x: Tensor) -> Tensor:
@@ -127,7 +159,9 @@ def _curvature(sigma: float, x: Tensor) -> Tensor:
     return torch.autograd.grad(slopes.sum(), at)[0][:, 0]
 
 
-@claim(control={"sigmas": (0.0,)}, source="Mobahi and Fisher 2015")
+@claim(
+    control={"sigmas": (0.0,)}, refutes=["Rastrigin", "Ackley"], source="Mobahi and Fisher 2015"
+)
 def continuation_finds_the_global_minimum(
     seed: Seed, *, starts: Annotated[int, Range(100, 1000)] = 500,
     samples: Annotated[int, Range(200, 400)] = 256, sigmas: Sigmas = SIGMAS,
@@ -154,10 +188,41 @@ def continuation_finds_the_global_minimum(
             x="stage: 0 is the start, then the widths σ in their order",
             y="distance from the global minimum",
         )
+    parts["by hand"] = _followed(seed.child("by hand"), start[:5])
     return every(parts)
 
 
-@claim(control={"reached": 0.8}, source="Bengio, Louradour, Collobert and Weston 2009, sec. 3")
+def _followed(seed: Seed, start: Tensor) -> Evidence:
+    """Follow the minima by gradient descent, written out; the widths of the default are six."""
+    two, widths = (0.5, 0.45), (1.0, 0.6, 0.4, 0.25, 0.1, 0.0)
+    found = [
+        Continuation(Rastrigin(), two, steps=2).minimize(start),
+        Continuation(Rastrigin(), two, lr=lambda width: 1e-3).minimize(start),  # 50 steps
+        Continuation(Ackley(), lr=lambda width: 0.01 + width / 50, steps=7, samples=6,
+                     rng=seed.torch()).minimize(start),
+    ]
+    rng, expected = seed.torch(), []
+    for steps in (2, 50):
+        x = start
+        for sigma in two:
+            fading = math.exp(-2 * math.pi**2 * sigma**2)
+            lr = 1e-3 if steps == 50 else 1 / (2 + 40 * math.pi**2 * fading)
+            for _ in range(steps):
+                x = x - lr * (2 * x + 20 * math.pi * fading * (2 * math.pi * x).sin())
+            expected.append(x)
+    x, clouds = start, [smoothed(Ackley(), sigma, 6, rng) for sigma in widths]
+    for sigma, cloud in zip(widths, clouds, strict=True):
+        for _ in range(7):
+            x = x - (0.01 + sigma / 50) * cloud.gradient(x)
+        expected.append(x)
+    return equal(torch.cat(found), torch.stack(expected), tol=1e-8, why="rounding of 50 steps")
+
+
+@claim(
+    control={"reached": 0.8},
+    refutes=["easiest, chi-square", "easiest, minimizer", "soft, chi-square", "soft, minimizer"],
+    source="Bengio, Louradour, Collobert and Weston 2009, sec. 3",
+)
 def curriculum_ends_uniform(
     seed: Seed, *, samples: Annotated[int, Range(20, 2000)] = 500,
     draws: Annotated[int, Range(50_000, 200_000)] = 100_000,
@@ -192,7 +257,37 @@ def curriculum_ends_uniform(
         parts[f"{kind}, minimizer"] = equal_to_rounding(
             torch.linalg.lstsq(root * X, root * y, driver="gelsd").solution, whole
         )
-    return every(parts)
+    return every(parts | _on_the_way(rng))
+
+
+def _on_the_way(rng: torch.Generator) -> dict[str, Evidence]:
+    """Compare probabilities with ranks and softmax before the end, and draws with them."""
+    d, count, rows = 3 * randn(rng, 2, 3, 20), 20_000, []
+    kinds: dict[Literal["easiest", "soft"], Callable[[float], float]] = {
+        "easiest": ramp(), "soft": lambda p: 0.5 / (1 - p) if p < 1 else math.inf,
+    }
+    found, expected = [ramp(0.5, until=0.4)(p) for p in (0, 0.2, 0.4, 1)], [0.5, 0.75, 1, 1]
+    for kind, pace in kinds.items():
+        lesson = Curriculum(d, pace, kind=kind) if kind == "soft" else Curriculum(d, pace)
+        for p in (0.0, 0.3, 0.61, 1.0):
+            shown = np.ceil(np.round(20 * (0.15 + 0.85 * p), 9))  # 3 at first
+            ranks = d.argsort(dim=-1).argsort(dim=-1)
+            by_rank, soft = (ranks < shown).double() / shown, (-d * (1 - p) / 0.5).softmax(dim=-1)
+            exact = by_rank if kind == "easiest" else soft
+            found += lesson.probabilities(p).flatten().tolist()
+            expected += exact.flatten().tolist()
+            drawn = lesson.sample(count, p, rng)
+            shares = F.one_hot(drawn, 20).double().mean(dim=-2)
+            error = (exact * (1 - exact) / count).sqrt()
+            rows.append(torch.stack([shares, exact, error]).flatten(1))
+    shares, exact, error = torch.cat(rows, dim=1)
+    return {
+        "probabilities on the way": equal_to_rounding(found, expected),
+        "draws on the way": within_errors(
+            shares, exact, error=error, bias=5 / count * (exact > 0),
+            why="of shares of draws, the rare ones of which are like a Poisson variable",
+        ),
+    }
 
 
 @claim(control={"difficulty": "random"}, source="Bengio et al. 2009; Wu, Dyer and Neyshabur 2021")
@@ -263,7 +358,7 @@ def _accuracies(nets: nn.Module, x: Tensor, y: Tensor) -> Tensor:
 
 @claim(
     control={"pretrain_steps": 0},
-    source="Hinton, Osindero and Teh 2006; Vincent et al. 2010; Erhan et al. 2010",
+    refutes=["gap"], source="Hinton, Osindero and Teh 2006; Vincent et al. 2010; Erhan et al. 2010",
 )
 def pretraining_opens_deep_sigmoid_nets(
     seed: Seed, *, depth: Annotated[int, Range(5, 8)] = 5,
@@ -286,10 +381,70 @@ def pretraining_opens_deep_sigmoid_nets(
         _learn(both, adam, x[rows].flatten(1), y[rows].expand(2 * copies, -1))
     pretrained, random = torch.stack(seen).view(-1, 2, copies).mean(dim=2).unbind(dim=1)
     at = 50 * torch.arange(len(seen))
-    return at_least(
-        pretrained[-1] - random[-1], 0.2, why="a gap, far beyond the spread of nets, 0.1",
-        detail=f"mean accuracy {float(pretrained[-1]):.3f} against {float(random[-1]):.3f}",
-    ).drawn(
-        Series("pretrained", at, pretrained), Series("random start", at, random, "other", "line"),
-        x="step of supervised training", y="test accuracy, mean of the nets",
+    return every({
+        "gap": at_least(
+            pretrained[-1] - random[-1], 0.2, why="a gap, far beyond the spread of nets, 0.1",
+            detail=f"mean accuracy {float(pretrained[-1]):.3f} against {float(random[-1]):.3f}",
+        ).drawn(
+            Series("pretrained", at, pretrained),
+            Series("random start", at, random, "other", "line"),
+            x="step of supervised training", y="test accuracy, mean of the nets",
+        ),
+        "layer by layer, by hand": _layer_by_layer(seed.child("by hand").torch()),
+        "holes and defaults": _holes(seed.child("holes")),
+    })
+
+
+def _layer_by_layer(rng: torch.Generator) -> Evidence:
+    """Train layers by Adam, written out, to give back whole inputs: a batch is all there is."""
+    found, expected, two = [], [], {"copies": 2}
+    x = torch.rand(64, 5, generator=rng)
+    for activation, options, steps in (("sigmoid", {}, 100), ("tanh", {}, 9), ("sigmoid", two, 9)):
+        kind: Any = ParallelMLP if options else MLP
+        net = kind([5, 4, 3], activation=activation, rng=rng, **options)
+        last = kind([5, 4, 3, 2], activation=activation, rng=rng, **options)
+        start, top = copy.deepcopy(net), copy.deepcopy(last.layers[2])
+        trained = pretrain(net, x, corruption=0.0, **({} if steps == 100 else {"steps": steps}))
+        found.append(torch.tensor([float(len(one.history)) for one in trained]))
+        expected.append(torch.full((2,), float(steps)))
+        phi, codes = getattr(torch, activation), x
+        for layer in start.layers:
+            W, b = (p.detach().clone().requires_grad_() for p in (layer.weight, layer.bias))
+            c = torch.zeros(*W.shape[:-2], *([1] * (W.ndim - 2)), W.shape[-1], requires_grad=True)
+            adam = Adam([W, b, c], lr=0.01)
+            for _ in range(steps):
+                out = phi(codes @ W.mT + b) @ W + c
+                whole = codes.expand_as(out)
+                loss = F.binary_cross_entropy_with_logits if activation == "sigmoid" else F.mse_loss
+                adam.zero_grad()
+                (loss(out, whole) * out.shape[:-2].numel()).backward()
+                adam.step()
+            codes = phi(codes @ W.mT + b).detach()
+            expected += [W.flatten(), b.flatten()]
+        given = transfer(net, last).layers
+        found += [p.flatten() for one in given[:2] for p in (one.weight, one.bias)]
+        found += [p.flatten() for p in given[2].parameters()]
+        expected += [p.flatten() for p in top.parameters()]
+    return equal(
+        torch.cat(found).detach(), torch.cat(expected).detach(), tol=1e-3,
+        why="100 steps of Adam in float32, a tenth of the length of one",
+    )
+
+
+def _holes(seed: Seed) -> Evidence:
+    """Look what an autoencoder is shown, by one that copies it; and at what is said of defaults."""
+    rng, x = seed.torch(), 1 + torch.rand(400, 50, generator=seed.torch())
+    identity = nn.utils.skip_init(nn.Linear, 50, 50)
+    identity.weight.data, identity.bias.data = torch.eye(50), torch.zeros(50)
+    copiers = [DenoisingAutoencoder(identity, activation="relu", **options)
+               for options in ({}, {"corruption": 0.6})]
+    lost = [one.loss(torch.ones_like(x), rng).item() for one in copiers]  # 1 for each that misses
+    nets = [MLP([50, 4], activation="sigmoid", rng=seed.torch()) for _ in range(2)]
+    pretrain(nets[0], x - 1, steps=5)
+    pretrain(nets[1], x - 1, steps=5, corruption=0.2, lr=0.01, seed=Seed(0))
+    same = [(p - q).abs().max().item() for p, q in zip(
+        nets[0].parameters(), nets[1].parameters(), strict=True)]
+    return equal(
+        [*lost, *same], [0.2, 0.6, 0.0, 0.0], tol=[0.02, 0.02, 0.0, 0.0],
+        why="five standard errors of a share of 20,000 entries",
     )

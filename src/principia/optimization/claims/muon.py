@@ -21,6 +21,7 @@ from principia.lab.evidence import (
     equal,
     equal_to_rounding,
     every,
+    never,
 )
 from principia.lab.params import Range
 from principia.lab.seeds import Seed
@@ -33,7 +34,10 @@ Side = Annotated[int, Range(2, 64)]
 Draws = Annotated[int, Range(10, 5000)]
 
 
-@claim(control={"divide": "by the norm"}, source="Fan and Hoffman 1955, thm. 1")
+@claim(
+    control={"divide": "by the norm"}, refutes=["singular values", "distance", "rivals"],
+    source="Fan and Hoffman 1955, thm. 1",
+)
 def update_is_orthogonal(
     seed: Seed, *, small: Annotated[int, Range(2, 32)] = 16,
     large: Annotated[int, Range(32, 128)] = 64, rivals: Draws = 1000,
@@ -64,7 +68,28 @@ def update_is_orthogonal(
             others, distance.expand_as(others), slack=1e-12 * math.sqrt(m * n),
             why="a theorem; rounding of a norm",
         )
+    # as many directions as there are, and none of them made up: by NumPy's rule for a rank
+    flat, thin = (torch.stack([randn(rng, m, 1) @ randn(rng, 1, n), randn(rng, m, n)])
+                  for m, n in ((7, 4), (3, 2000)))
+    flat[1, 0], flat[1, :, 2] = 0, flat[1, :, 1]
+    thin[1] = _with_values(rng, torch.tensor([1.0, 1e-3, 1e-13]), 2000)
+    crowd = _with_values(rng, torch.tensor([1.0, 1e-13]), 3).repeat(2000, 1, 1)
+    given = [flat, thin, crowd[:1], crowd, flat * 0, flat.float()]
+    ranks = [torch.from_numpy(np.linalg.matrix_rank(one.numpy())) for one in given]
+    values = [torch.linalg.svdvals(orthogonalize(one)) for one in given]
+    parts["directions that are there"] = equal(
+        torch.cat([one.flatten() for one in values]),
+        torch.cat([(torch.arange(one.shape[1]) < rank[:, None]).double().flatten()
+                   for one, rank in zip(values, ranks, strict=True)]),
+        tol=1e-5, why="rounding, some of it of float32",
+    )
     return every(parts)
+
+
+def _with_values(rng: torch.Generator, sigma: Tensor, n: int) -> Tensor:
+    """Draw a matrix of these singular values, with n columns."""
+    U, V = (_semi_orthogonal(randn(rng, len(sigma), one)) for one in (len(sigma), n))
+    return (U * sigma) @ V
 
 
 def _semi_orthogonal(M: Tensor) -> Tensor:
@@ -148,7 +173,10 @@ def _diagonals(smallest: float, count: int) -> tuple[Tensor, Tensor]:
     return pairs, torch.diag_embed(pairs)
 
 
-@claim(control={"method": "quintic"}, source="Higham 1986, for Newton's method; a fixed point at 1")
+@claim(
+    control={"method": "quintic"}, refutes=["singular values", "tall matrices"],
+    source="Higham 1986, for Newton's method; a fixed point at 1",
+)
 def cubic_converges(
     seed: Seed, *, steps: Annotated[int, Range(30, 100)] = 30,
     smallest: Annotated[float, Range(1e-4, 0.5)] = 1e-3,
@@ -173,21 +201,52 @@ def cubic_converges(
         "tall matrices": equal(
             orthogonalize(M, method, steps=steps), orthogonalize(M), tol=1e-10, why=why
         ),
+        "polynomials of singular values": _polynomials(seed.child("polynomials").torch()),
     })
 
 
-@claim(
-    control={"optimizer": "SGD"},
-    refutes=["condition number", "steps to half the error"],
-    source="Jordan et al. 2024, on why it works",
-)
+def _polynomials(rng: torch.Generator) -> Evidence:
+    """Compare with numbers to which the printed polynomials are applied, as often by default."""
+    found, expected = [], []
+    for shape in ((2, 3, 5, 4), (3, 4, 7), (2, 6), (3, 3)):
+        U, sigma, V = torch.linalg.svd(randn(rng, *shape), full_matrices=False)
+        sigma[..., -1] *= 1e-6
+        M = U * sigma[..., None, :] @ V
+        first = sigma / sigma.norm(dim=-1, keepdim=True)
+        cubic, quintic = first, first
+        for _ in range(30):
+            cubic = (3 * cubic - cubic**3) / 2
+        for _ in range(5):
+            quintic = 3.4445 * quintic - 4.7750 * quintic**3 + 2.0315 * quintic**5
+        once = (3 * first - first**3) / 2
+        for size in (1.0, 1e-200, 1e200):  # squares of the larger ones are no numbers any more
+            found += [
+                orthogonalize(size * M, "cubic"), orthogonalize(size * M, "quintic"),
+                orthogonalize(size * M, "cubic", steps=1),
+            ]
+            expected += [U * one[..., None, :] @ V for one in (cubic, quintic, once)]
+    ones, half = torch.ones(3, 2, dtype=torch.float64), randn(rng, 4, 3).bfloat16()
+    corners = torch.eye(3, 2, dtype=ones.dtype)
+    found += [orthogonalize(size * one, "cubic") for size, one in (
+        (0, ones), (-1e200, ones), (1e200, corners))]
+    expected += [0 * ones, -ones / 6**0.5, corners]
+    short = orthogonalize(half, "quintic")  # computed in float32
+    found += [short, torch.tensor([short.dtype == half.dtype])]
+    expected += [orthogonalize(half.float(), "quintic").bfloat16(), torch.ones(1)]
+    return equal(
+        *(torch.cat([one.double().flatten() for one in some]) for some in (found, expected)),
+        tol=1e-9, why="rounding, multiplied by at most 1.5^30",
+    )
+
+
+@claim(control={"optimizer": "SGD"}, source="Jordan et al. 2024, on why it works")
 def rare_directions_amplified(
     seed: Seed, *, side: Side = 16, rarest: Annotated[float, Range(5e-5, 5e-4)] = 1e-4,
     lr: Annotated[float, Range(0.02, 0.1)] = 0.02, optimizer: Literal["Muon", "SGD"] = "Muon",
 ) -> Evidence:
     r"""However unequal the gradient's directions, the step's are equal: rare ones are learned."""
     rng, variances = seed.torch(), torch.logspace(0, math.log10(rarest), side, dtype=torch.float64)
-    target, V = (_semi_orthogonal(randn(rng, side, side)) for _ in range(2))
+    target, V = (_semi_orthogonal(randn(rng, rows, side)) for rows in (2 * side, side))
     descent = partial(torch.optim.SGD, lr=1.0)  # 1/L: the largest variance is 1
     kind = partial(Muon, lr=lr, method="svd") if optimizer == "Muon" else descent
     step = torch.linalg.svdvals(_moves(kind, ((target * variances) @ V)[None])[0])
@@ -203,18 +262,17 @@ def rare_directions_amplified(
         return torch.tensor(errors, dtype=torch.float64)
 
     halved = math.ceil(math.log(0.5) / math.log1p(-rarest))
-    ours, plain = rarest_errors(kind, halved // 10), rarest_errors(descent, 100)
+    ours = rarest_errors(kind, halved // 10)
+    even = 1 - math.sqrt(2) * lr * torch.arange(len(ours), dtype=ours.dtype)  # twice as tall
     shown = torch.tensor(np.unique(np.geomspace(1, halved, 200).astype(int)))
     return every({
         "condition number": at_most(
             step[0] / step[-1], 1 + 1e-8, why=f"rounding, over the smallest of {rarest:g}"
         ),
         "steps to half the error": at_most(
-            len(ours) - 1, halved / 50, why="1/(2 lr) steps against ln 2 / rarest"
+            len(ours) - 1, halved / 50, why="1/(2√2 lr) steps against ln 2 / rarest"
         ),
-        "law of gradient descent": equal_to_rounding(
-            plain, (1 - rarest) ** torch.arange(101, dtype=plain.dtype)
-        ),
+        "even fall of the error": equal_to_rounding(ours, even),
     }).drawn(
         Series(optimizer, range(1, len(ours)), ours[1:], style="line"),
         Series("gradient descent, 1/L", shown, (1 - rarest) ** shown, "other"),
@@ -234,7 +292,10 @@ def _moves(kind: Callable[..., Optimizer], gradients: Tensor) -> Tensor:
     return torch.stack(points).diff(dim=0)
 
 
-@claim(control={"scale": "none"}, source="Bernstein and Newhouse 2024, sec. 3")
+@claim(
+    control={"scale": "none"}, refutes=["RMS-to-RMS norm"],
+    source="Bernstein and Newhouse 2024, sec. 3",
+)
 def rms_step_is_shape_free(
     seed: Seed, *, narrow: Annotated[int, Range(4, 64)] = 16,
     wide: Annotated[int, Range(128, 512)] = 256, lr: Annotated[float, Range(0.001, 1)] = 0.02,
@@ -249,10 +310,19 @@ def rms_step_is_shape_free(
         rows, columns = moved.shape[1:]
         found.append(math.sqrt(columns / rows) * torch.linalg.matrix_norm(moved, 2))
     norms, words = torch.stack(found) / lr, [" x ".join(map(str, shape)) for shape in shapes]
-    return equal_to_rounding(norms, torch.ones_like(norms)).drawn(
-        Series("measured", words, norms[:, -1]), Series("1", words, [1] * 4, "predicted"),
-        x="shape of the weight", y="RMS-to-RMS norm of the step, over lr",
-    )
+    others, lengths = [], []
+    for name, scales in (("none", (1, 1)), ("torch", (1, 2)), ("rms", (0.5, 2))):
+        for shape, length in zip(((4, 16), (16, 4)), scales, strict=True):
+            kind = partial(Muon, lr=lr, scale=name, method="svd")
+            others.append(torch.linalg.matrix_norm(_moves(kind, randn(rng, 1, *shape)), 2) / lr)
+            lengths.append([length])
+    return every({
+        "RMS-to-RMS norm": equal_to_rounding(norms, torch.ones_like(norms)).drawn(
+            Series("measured", words, norms[:, -1]), Series("1", words, [1] * 4, "predicted"),
+            x="shape of the weight", y="RMS-to-RMS norm of the step, over lr",
+        ),
+        "spectral norm of every scale": equal_to_rounding(torch.stack(others), lengths),
+    })
 
 
 @claim(
@@ -289,16 +359,41 @@ def torch_muon_agrees(
             f"{name}longest": at_most(length, HIGH, slack=0.02, why="quintic and bfloat16"),
         }
         pictures.append((cosine, length))
-    matrices, _ = split_parameters(MLP([columns, rows, 3], rng=seed.torch()))
-    parts["matrices of a network"] = equal(
-        sum(p.numel() for p in matrices), rows * columns, tol=0, why="its one inner matrix"
-    )
+    plain = {"lr": 0.02, "momentum": 0.95, "nesterov": False, "scale": "rms", "method": "quintic"}
+    by_default = [_moves(partial(Muon, **options), tall[:3]) for options in ({}, plain)]
+    parts["defaults"] = equal(*by_default, tol=0, why="the same settings, but for their names")
+    parts["matrices of a network"] = _split(seed.child("network").torch())
     t, (cosine, length) = range(1, steps + 1), pictures[0]
     return every(parts).drawn(
         Series("cosine", t, cosine), Series("quotient of lengths", t, length, "other"),
         Series("0.98 for the cosine", [1, steps], [0.98] * 2, "bound"),
         x="step", y="step of torch.optim.Muon against UVᵀ",
     )
+
+
+def _split(rng: torch.Generator) -> Evidence:
+    """Count the parameters of a network of all sorts that are on the wrong side."""
+    middle = MLP([6, 5, 5], rng=rng)
+    with torch.device("meta"):  # where nothing is drawn
+        inner = nn.Sequential(
+            nn.Conv1d(3, 4, 2), nn.LayerNorm([4, 6]), middle, nn.RMSNorm([4, 5]),
+            nn.EmbeddingBag(7, 2), nn.Linear(5, 2, bias=False),
+        )
+        model = nn.Sequential(inner, nn.Linear(2, 3))
+        tied = nn.Sequential(nn.Embedding(9, 4), nn.Linear(4, 4), nn.Linear(4, 9))
+        alone = nn.Linear(4, 2)
+    tied[2].weight = tied[0].weight
+    right = [
+        (model, [inner[0].weight, *(one.weight for one in inner[2].layers), inner[5].weight]),
+        (tied, [tied[1].weight]), (alone, []),
+    ]
+    wrong = []
+    for one, expected in right:
+        rest = [p for p in one.parameters() if not any(p is other for other in expected)]
+        for found, wanted in zip(split_parameters(one), (expected, rest), strict=True):
+            wrong.append(len(found) != len(wanted))
+            wrong += [a is not b for a, b in zip(found, wanted, strict=False)]
+    return never(torch.tensor(wrong), why="inner matrices, and neither embeddings nor the head")
 
 
 def _in_bfloat16(kind: Callable[..., Optimizer], gradients: Tensor) -> Tensor:

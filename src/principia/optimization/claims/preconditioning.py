@@ -1,8 +1,10 @@
 r"""Preconditioning: what is true of it, and what would refute it."""
 
 import math
+from functools import partial
 from typing import Annotated, Any, Literal, cast
 
+import numpy as np
 import torch
 from sklearn.datasets import load_diabetes
 from torch import Tensor, nn
@@ -11,11 +13,21 @@ from torch.nn import functional as F
 from torch.optim import SGD
 
 from principia.lab.draws import randn
-from principia.lab.evidence import Evidence, Series, at_most, claim, equal, equal_to_rounding, every
+from principia.lab.evidence import (
+    Control,
+    Evidence,
+    Series,
+    at_most,
+    claim,
+    equal,
+    equal_to_rounding,
+    every,
+)
 from principia.lab.params import Range
 from principia.lab.seeds import Seed
 from principia.mathematics.taylor import newton
 from principia.networks.linear_dynamics import Whitener
+from principia.networks.mlp import MLP
 from principia.optimization.gradient_descent import best_fixed_lr, descend
 from principia.optimization.preconditioning import (
     RESIDUAL,
@@ -23,10 +35,8 @@ from principia.optimization.preconditioning import (
     Newton,
     PreconditionedGD,
     fisher_information,
-    logits_of,
     natural_gradient,
     relative_conditioning,
-    surprise,
 )
 from principia.optimization.problems import LogisticRisk, Problem, Quadratic, Saddle
 from principia.optimization.sgd import SampledSquares, per_sample_gradients
@@ -65,6 +75,15 @@ def preconditioned_step_limit(
     t, shown = torch.arange(steps + 1), [eta for eta in rates if eta != 2]
     small = Quadratic(scales).at(randn(rng, 3, dim))
     forms = [_path(small, 0.5, one, 5) for one in (scales, lambda g: g / scales)]
+    given = [randn(rng, *shape) for shape in ((2, 3, dim), (dim,), (1, dim))]
+    params = [nn.Parameter(torch.zeros_like(g)) for g in given]
+    several = PreconditionedGD([{"params": params[:2]}, {"params": params[2:], "lr": 0.7}],
+                               preconditioner=L)
+    for p, g in zip(params, given, strict=True):
+        p.grad = g
+    several.step()
+    moved = [-p.detach() / eta for p, eta in zip(params, (0.1, 0.1, 0.7), strict=True)]
+    exact = [torch.linalg.solve(A, g[..., None])[..., 0] for g in given]
     return every({
         "factor of a step": equal(
             found, list(rates.values()), tol=1e-6, why="rounding, times the condition of A"
@@ -77,7 +96,12 @@ def preconditioned_step_limit(
             worst[longest][-1], 1, why="what is allowed must not leave errors larger than before"
         ),
         "relative_conditioning": equal(
-            relative_conditioning(A, H), [a, 1.0], tol=1e-9, why="rounding, times the condition"
+            relative_conditioning(A, H.clone().requires_grad_()), [a, 1.0], tol=1e-9,
+            why="rounding, times the condition",
+        ),
+        "parameters of several shapes": equal(
+            *(torch.cat([one.flatten() for one in some]) for some in (moved, exact)),
+            tol=1e-10 * condition, why="rounding, times the condition of A",
         ),
         "diagonal and function": equal_to_rounding(
             torch.stack(forms), torch.stack([_path(small, 0.5, scales.sqrt().diag(), 5)] * 2)
@@ -93,8 +117,7 @@ def _path(problem: Problem, lr: float, preconditioner: Any, steps: int) -> Tenso
 
 
 @claim(
-    control={"inner": 2},
-    refutes=["relative difference"],
+    control={"inner": 2}, refutes=["relative difference"],
     source="Hestenes and Stiefel 1952; Nocedal and Wright 2006, sec. 7.1",
 )
 def newton_cg_is_newton(
@@ -104,9 +127,8 @@ def newton_cg_is_newton(
 ) -> Evidence:
     r"""Conjugate gradients on products with the Hessian give Newton's step, without the Hessian."""
     rng = seed.torch()
-    X, noise = randn(rng, samples, dim), randn(rng, samples)
-    risk = LogisticRisk(X, (X[:, 0] + noise > 0).long(), l2=l2).at(randn(rng, 1, dim) / dim**0.5)
-    x = risk.theta.detach()[0]
+    X, noise, x = randn(rng, samples, dim), randn(rng, samples), randn(rng, dim) / dim**0.5
+    risk = LogisticRisk(X, (X[:, 0] + noise > 0).long(), l2=l2).at(x[None])
     step, H = _newton_step(risk), jacrev(grad(risk.value))(x)
     curvatures = torch.linalg.eigvalsh(H)
     root = float((curvatures[-1] / curvatures[0]).sqrt())
@@ -119,7 +141,12 @@ def newton_cg_is_newton(
     errors = [float(length(one - step)) for one in short]
     bounds = [min(1.0, 2 * ((root - 1) / (root + 1)) ** one) for one in counts]
     gap = (short[counts.index(inner)] - step).norm() / step.norm()
-    dented = Saddle(2).at(torch.tensor([[0.1, 0.3]]))  # it bends down along its gradient
+    wide = Quadratic(torch.logspace(0, 3, 300))
+    longest = [_newton_step(wide, dense=0, **one) for one in ({}, {"inner": 250})]
+    bent, there = Quadratic([4.0, -1.0]), torch.tensor([[0.1, 0.3]])  # on the second way alone
+    ends = [one.at(there) for one in (Saddle(2), bent)]
+    slopes = torch.stack([one.gradient(one.theta)[0] for one in ends])
+    slopes[1] *= slopes[1].square().sum() / (slopes[1].square() * bent.eigenvalues).sum()
     why = f"at a residual of {RESIDUAL:g} it stops, times the condition number"
     return every({
         "relative difference": at_most(gap, 1e-6, why=why).drawn(
@@ -131,9 +158,122 @@ def newton_cg_is_newton(
         "the step of the Taylor page": equal_to_rounding(
             step, x - newton(risk.value, x, 1, 0, False)[1]
         ),
-        "where the curvature is negative": at_most(
-            -dented.gradient(dented.theta)[0] @ _newton_step(dented, dense=0), 0, why="downhill"
+        "where the curvature is negative": equal_to_rounding(
+            torch.stack([_newton_step(one, dense=0) for one in ends]), slopes
         ),
+        "inner steps by default": equal(*longest, tol=0, why="250, of 300 that it would take"),
+    })
+
+
+@claim(
+    controls=[
+        Control({"damping": "the first group's"}, ["dense", "products"], "one λ for all groups"),
+        Control({"sign": "kept"}, ["saddle-free"], "eigenvalues with their signs"),
+    ],
+    source="Nocedal and Wright 2006, ch. 3; Dauphin et al. 2014, sec. 4",
+)
+def newton_step_is_the_formula(
+    seed: Seed, *, rows: Annotated[int, Range(1, 6)] = 3,
+    damping: Literal["each group's", "the first group's"] = "each group's",
+    sign: Literal["dropped", "kept"] = "dropped",
+) -> Evidence:
+    r"""Newton's step is $-\eta(\nabla^2h+\lambda I)^{-1}\nabla h$, or has $\vert\nabla^2h\vert$."""
+    rng, size = seed.torch(), 2 * rows + 2
+    mix, bend = randn(rng, size, size) / size**0.5, randn(rng, size, size)
+    weights, start = torch.rand(size, generator=rng, dtype=mix.dtype), 0.5 * randn(rng, size)
+
+    def first(theta: Tensor) -> Tensor:
+        return (mix @ theta).cosh().sum() + 0.3 * theta @ theta
+
+    def second(theta: Tensor, size: float) -> Tensor:  # bends both ways, if it is large
+        return size * (bend @ theta).sin()
+
+    def whole(theta: Tensor, size: float) -> Tensor:
+        return first(theta) + second(theta, size) @ weights
+
+    parts, split, other = {}, [2 * rows, 2], 0.1 if damping == "each group's" else 0.4
+    lr, lam = (torch.tensor([one] * split[0] + [two] * 2) for one, two in ((0.7, 1), (0.4, other)))
+    for name, large, options in (
+        ("dense", 3.0, {}), ("products", 0.05, {"dense": 0}),
+        ("saddle-free", 3.0, {"mode": "saddle_free"}),
+    ):
+        a, b = start.split(split)
+        params = [nn.Parameter(one.clone()) for one in (a.view(2, -1), b, torch.ones(2).to(b))]
+        frozen = nn.Parameter(torch.ones(2), requires_grad=False)
+        groups = [{"params": [params[0], frozen, params[2]], "lr": 0.7, "damping": 0.4},
+                  {"params": [params[1]], "damping": 0.1}]
+        optimizer = Newton(groups, **options)
+
+        def closure(params: Any = params, large: float = large, one: Any = optimizer) -> Tensor:
+            theta = torch.cat([params[0].flatten(), params[1]])
+            one.zero_grad()
+            value = first(theta)
+            value.backward(retain_graph=True)
+            second(theta, large).backward(gradient=weights)
+            return value
+
+        told, here = optimizer.step(closure), partial(whole, size=large)
+        g, H = grad(here)(start), torch.autograd.functional.hessian(here, start)
+        if name == "saddle-free" and sign == "dropped":
+            values, vectors = np.linalg.eigh(H.numpy())
+            H = torch.from_numpy((vectors * abs(values)) @ vectors.T)
+        exact = start - lr * torch.linalg.solve(H + lam.diag(), g)
+        found = [*params, frozen, told, cast("Tensor", params[1].grad)]
+        parts[name] = equal(
+            torch.cat([one.detach().flatten() for one in found]),
+            torch.cat([exact, torch.ones(4).to(g), first(start)[None], g[-2:]]),
+            tol=1e-7, why="rounding, times the condition of the Hessian",
+        )
+    return every(parts)
+
+
+@claim(control={"search": False}, refutes=["end"], source="Nocedal and Wright 2006, sec. 3.1")
+def search_brings_newton_home(
+    seed: Seed, *, start: Annotated[float, Range(1.1, 10)] = 2.0, search: bool = True,
+) -> Evidence:
+    r"""On $\sqrt{1+x^2}$ Newton goes from $x$ to $-x^3$, away if $\vert x\vert>1$; halved, home."""
+    def path(x: float, steps: int, rise: float = 0.0) -> tuple[list[float], int]:
+        at, calls = nn.Parameter(torch.tensor([x], dtype=torch.float64)), 0
+        optimizer, seen = Newton([at], search=search), [x]
+
+        def closure() -> Tensor:
+            nonlocal calls
+            calls += 1
+            optimizer.zero_grad()
+            value = (1 + at**2).sqrt().sum() + rise * calls
+            value.backward()
+            return value
+
+        for _ in range(steps):
+            optimizer.step(closure)
+            seen.append(at.item())
+        return seen, calls
+
+    def by_hand(x: float, steps: int) -> list[float]:
+        seen = [x]
+        for _ in range(steps):
+            here, length, step = math.hypot(1, x), 1.0, -(x + x**3)
+            worth, room = 1e-4 * x / here * step, 8 * 2.0**-52 * here
+            while math.hypot(1, x + length * step) > here + length * worth + room:
+                length /= 2
+            x = x + length * step
+            seen.append(x)
+        return seen
+
+    begin = start + float(torch.rand((), generator=seed.torch()))
+    # on both sides of the place where a whole step is worth 1e-4 of what was promised
+    edges = [1 - 0.7e-4, 1 - 1.5e-4]
+    (found, _), (stuck, calls) = path(begin, 12 if search else 3), path(begin, 1, 10.0)
+    return every({
+        "end": at_most(abs(found[-1]), 1e-8, why="quadratic convergence").drawn(
+            Series("Newton", range(len(found)), [min(abs(x), 1e20) for x in found]),
+            x="step", y="distance from the minimum",
+        ),
+        "the first half that is worth it": equal_to_rounding(
+            [*found, *(path(x, 1)[0][-1] for x in edges)], [*by_hand(begin, len(found) - 1), *(
+                by_hand(x, 1)[-1] for x in edges)]
+        ),
+        "none is worth it": equal([stuck[-1], calls], [begin, 42], tol=0, why="40 halves, then 0"),
     })
 
 
@@ -145,16 +285,18 @@ def _newton_step(problem: Problem, **options: Any) -> Tensor:
 
 
 @claim(
-    control={"mode": "plain", "damping": 0.0},
-    refutes=["plain ends at a minimum"],
+    controls=[
+        Control({"mode": "plain", "damping": 0.0}, ["ends at a minimum"], "plain Newton"),
+        Control({"y": 0.6}, ["plain ends at the saddle"], "a start beyond its basin, 1/√5"),
+    ],
     source="Dauphin et al. 2014, sec. 3 and 4",
 )
 def newton_is_drawn_to_saddles(
-    seed: Seed, *, y: Annotated[float, Range(0.01, 0.4)] = 0.1,
+    seed: Seed, *, y: Annotated[float, Range(0.01, 0.6)] = 0.1,
     damping: Annotated[float, Range(0, 0.3)] = 0.05, steps: Annotated[int, Range(40, 100)] = 40,
     mode: Literal["saddle_free", "plain"] = "saddle_free",
 ) -> Evidence:
-    r"""Newton's method goes to the saddle of $x^2-y^2+\frac12y^4$; saddle-free, to a minimum."""
+    r"""Near the saddle of $x^2-y^2+\frac12y^4$ Newton goes there; saddle-free, to a minimum."""
     random = 0.8 * torch.rand(1, 2, generator=seed.torch(), dtype=torch.float64) - 0.4
     starts = torch.cat([torch.tensor([[0.3, y]], dtype=torch.float64), random])
 
@@ -167,7 +309,7 @@ def newton_is_drawn_to_saddles(
     free = torch.stack([path(one, steps, mode=mode, damping=damping) for one in starts])
     (right, up), (x, down) = free[0].mT, plain[0].mT
     return every({
-        f"{mode} ends at a minimum": equal(
+        "ends at a minimum": equal(
             free[:, -1], torch.stack([starts[:, 0] * 0, starts[:, 1].sign()], dim=1), tol=1e-6,
             why="damped, the error falls by λ/(λ + curvature), at most 0.24, a step",
         ).drawn(
@@ -235,39 +377,61 @@ def whitening_is_preconditioning(
 )
 def natural_gradient_is_newton(
     seed: Seed, *, samples: Annotated[int, Range(100, 1000)] = 200,
-    dim: Annotated[int, Range(1, 20)] = 5, classes: Annotated[int, Range(2, 6)] = 2,
+    dim: Annotated[int, Range(1, 20)] = 5, classes: Annotated[int, Range(2, 6)] = 3,
     link: Literal["logistic", "squared loss on a sigmoid"] = "logistic",
 ) -> Evidence:
     r"""Logistic regression: the Fisher information is the Hessian, whatever the labels."""
-    rng, outputs = seed.torch(), 1 if classes == 2 else classes
+    rng, cases = seed.torch(), []
     x = F.pad(randn(rng, samples, dim), (0, 1), value=1.0)  # the bias is the weight of a 1
     y: Tensor = torch.randint(classes, (samples,), generator=rng)
-    line, law = nn.utils.skip_init(nn.Linear, dim + 1, outputs, bias=False), cast("Law", "classes")
-    line.weight = nn.Parameter(randn(rng, outputs, dim + 1) / dim**0.5)
-    model = line if link == "logistic" else nn.Sequential(line, nn.Sigmoid())
-    if link != "logistic":
-        law, y = "normal", F.one_hot(y, classes)[:, -outputs:].double()
-    ((name, weight),), size = model.named_parameters(), line.weight.numel()
-    start = weight.detach().clone()
+    hot, targets = F.one_hot(y, classes).double(), randn(rng, samples, 2)
+    kinds: list[tuple[Law, int, Tensor]] = [
+        ("classes", 1, y.clamp(max=1)), ("classes", classes, y), ("normal", 2, targets)
+    ]
+    for law, outputs, target in kinds:  # log-odds of two, logits of several, and two numbers
+        line = nn.utils.skip_init(nn.Linear, dim + 1, outputs, bias=False)
+        line.weight = nn.Parameter(randn(rng, outputs, dim + 1) / dim**0.5)
+        model = line if link == "logistic" else nn.Sequential(line, nn.Sigmoid())
+        if link != "logistic":
+            law, target = "normal", hot[:, -outputs:]
+        ((name, weight),) = model.named_parameters()
+        start = weight.detach().clone()
 
-    def risk(weight: Tensor) -> Tensor:
-        return surprise(functional_call(model, {name: weight}, (x,)), y, law)
+        def risk(weight: Tensor, given: Any = (model, name, law, target)) -> Tensor:
+            model, name, law, target = given
+            return _surprise(functional_call(model, {name: weight}, (x,)), target, law)
 
-    fisher, H = fisher_information(model, x, law=law), jacrev(grad(risk))(start).view(size, size)
-    expected = _expected_squares(model, x, law)
-    direction = natural_gradient(model, x, y, law=law, damping=0.01)[name]
-    Newton([weight], damping=0.01).step(lambda: risk(weight).backward())
+        direction = natural_gradient(model, x, target, law=law, damping=0.01)[name]
+        H, fisher = jacrev(grad(risk))(start), fisher_information(model, x, law=law)
+        exact = _expected_squares(model, x, law)
+        Newton([weight], damping=0.01).step(lambda at=weight, risk=risk: risk(at).backward())
+        found = fisher, H, exact, torch.from_numpy(direction.numpy()), start - weight.detach()
+        cases.append([one.flatten() for one in found])
+    fisher, H, exact, direction, step = (torch.cat(one) for one in zip(*cases, strict=True))
+    net = MLP([dim + 1, 4, classes], activation="tanh", rng=rng).double()
     ends = [float(H.min()), float(H.max())]
     return every({
         "Fisher information and Hessian": equal(
             fisher, H, tol=1e-12 * float(H.abs().max()), why="rounding, relative to the largest"
         ).drawn(
-            Series("entries", H.flatten(), fisher.flatten()), Series("equal", ends, ends, "bound"),
+            Series("entries", H, fisher), Series("equal", ends, ends, "bound"),
             x="entry of the Hessian", y="entry of the Fisher information",
         ),
-        "its definition": equal_to_rounding(fisher, expected),
-        "natural gradient and Newton's step": equal_to_rounding(direction, start - weight.detach()),
+        "its definition": equal_to_rounding(
+            torch.cat([fisher, fisher_information(net, x).flatten()]),
+            torch.cat([exact, _expected_squares(net, x, "classes").flatten()]),
+        ),
+        "natural gradient and Newton's step": equal_to_rounding(direction, step),
     })
+
+
+def _surprise(outputs: Tensor, y: Tensor, law: Law) -> Tensor:
+    """Average the negative log-likelihood by torch's own losses."""
+    if law == "normal":
+        return F.mse_loss(outputs, y, reduction="sum") / (2 * len(outputs))
+    if outputs.shape[1] == 1:
+        return F.binary_cross_entropy_with_logits(outputs[:, 0], y.to(outputs))
+    return F.cross_entropy(outputs, y)
 
 
 def _expected_squares(model: nn.Module, x: Tensor, law: Law) -> Tensor:
@@ -277,10 +441,10 @@ def _expected_squares(model: nn.Module, x: Tensor, law: Law) -> Tensor:
         cases = [(z + sign * one, z.new_full((len(z),), 0.5))
                  for one in torch.eye(z.shape[1]).to(z) for sign in (-1, 1)]
     else:
-        p = logits_of(z).softmax(1)
+        p = torch.cat([1 - z.sigmoid(), z.sigmoid()], 1) if z.shape[1] == 1 else z.softmax(1)
         cases = [(torch.full((len(z),), k), p[:, k]) for k in range(p.shape[1])]
     total = 0
     for y, weight in cases:
-        scores = per_sample_gradients(model, lambda out, y: surprise(out, y, law), x, y)
+        scores = per_sample_gradients(model, lambda out, y: _surprise(out, y, law), x, y)
         total = total + scores.mT @ (weight[:, None] * scores)
     return cast("Tensor", total) / len(x)

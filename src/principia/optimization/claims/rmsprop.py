@@ -6,10 +6,11 @@ from typing import Annotated, Literal
 import torch
 from torch.optim import Adagrad, RMSprop
 
+from principia.lab.draws import randn
 from principia.lab.evidence import Evidence, Series, at_least, claim, equal, every, tends_to
 from principia.lab.params import Range
 from principia.lab.seeds import Seed
-from principia.lab.training.optimizers import steps_along
+from principia.lab.training.optimizers import fed, steps_along
 from principia.optimization.adam import Adam
 from principia.optimization.gradient_descent import descend
 from principia.optimization.problems import Quadratic, noisy_logistic
@@ -20,7 +21,11 @@ Dim = Annotated[int, Range(1, 50)]
 FORGOTTEN = 12  # so many times 1 / (1 - rho) steps, and what was before weighs e^-12
 
 
-@claim(control={"eps_inside": True}, source="Tieleman and Hinton 2012; Graves 2013, eq. 40")
+@claim(
+    control={"eps_inside": True},
+    refutes=["steps"],
+    source="Tieleman and Hinton 2012; Graves 2013, eq. 40",
+)
 def torch_is_the_formula(
     seed: Seed, *, dim: Dim = 8, rho: Rho = 0.9, eps: Annotated[float, Range(1e-8, 1)] = 0.1,
     eps_inside: bool = False,
@@ -36,11 +41,30 @@ def torch_is_the_formula(
         risk.gradient(theta[:-1]), 0.05, rho, eps, eps_inside=eps_inside
     )
     moved = theta.diff(dim=0)
-    return equal(moved, formula, tol=1e-13, why="rounding of one step at a time").drawn(
-        Series("torch.optim.RMSprop", range(1, 101), moved[:, 0]),
-        Series("formula", range(1, 101), formula[:, 0], "predicted"),
-        x="step t", y="step of the first coordinate",
-    )
+    # gradients of all sizes, so that every eps counts somewhere; by rho torch means alpha
+    g = randn(seed.child("sizes").torch(), 12, 3, 4)
+    g *= torch.logspace(-9, 1, 4, dtype=g.dtype)
+    t = torch.arange(12, dtype=g.dtype)
+    weights = ((1 - rho) * rho ** (t[:, None] - t)).tril()
+    root = (torch.einsum("ts,s...->t...", weights, g**2) + eps).sqrt()
+    parts = {
+        "steps": equal(moved, formula, tol=1e-13, why="rounding of one step at a time").drawn(
+            Series("torch.optim.RMSprop", range(1, 101), moved[:, 0]),
+            Series("formula", range(1, 101), formula[:, 0], "predicted"),
+            x="step t", y="step of the first coordinate",
+        )
+    }
+    found = {
+        "defaults": (rmsprop_reference(g), steps_along(RMSprop, g)),
+        "under the root, as a sum": (
+            rmsprop_reference(g, 0.05, rho, eps, eps_inside=True), -0.05 * g / root
+        ),
+        "one gradient": (rmsprop_reference(g[:1]), steps_along(RMSprop, g[:1])),
+    }
+    return every(parts | {
+        name: equal(one / other, 1, tol=1e-8, why="rounding of θ, of which steps are differences")
+        for name, (one, other) in found.items()
+    })
 
 
 @claim(
@@ -55,19 +79,30 @@ def accumulator_is_an_average(
     lr, count = 0.01, math.ceil(30 / (1 - rho))
     sign = 1.0 if float(torch.rand((), generator=seed.torch())) < 0.5 else -1.0
     g = torch.full((count, 1), sign * gradient, dtype=torch.float64)
-    steps = steps_along(RMSprop, g, lr=lr, alpha=rho, eps=0.0)[:, 0].abs() / lr
+    if form == "printed":  # the sum as it stands, and steps that are divided by its root
+        v, sums = torch.zeros(1, dtype=g.dtype), []
+        for one in g:
+            v = rho * v + one**2
+            sums.append(v)
+        roots = torch.cat(sums).sqrt()
+        steps = (lr * g[:, 0] / roots)[None]
+    else:
+        run = fed(RMSprop, g, lr=lr, alpha=rho, eps=0.0)
+        roots = torch.cat([one.state[p]["square_avg"].clone() for one, p in run]).sqrt()
+        torchs = -steps_along(RMSprop, g, lr=lr, alpha=rho, eps=0.0)[:, 0]
+        steps = torch.stack([torchs, -rmsprop_reference(g, lr, rho, 0.0)[:, 0]])
     t = torch.arange(1, count + 1, dtype=g.dtype)
-    if form == "printed":
-        steps = math.sqrt(1 - rho) * steps
-    exact = 1 / (1 - rho**t).sqrt()
+    exact, lengths = 1 / (1 - rho**t).sqrt(), sign * steps / lr
     return every({
-        "limit": tends_to(
-            t, steps, 1.0, tol=1e-6, why="ρ to the power of 30 / (1 - ρ) is below 1e-12",
-            labels=("step t", "step, in units of lr"),
+        "root of v": tends_to(
+            t, roots / gradient, 1.0, tol=1e-6, labels=("step t", "root of v, over the gradient"),
+            why="ρ to the power of 30 / (1 - ρ) is below 1e-12",
         ),
-        "the way there": equal(steps, exact, tol=1e-9, why="rounding of a geometric sum"),
+        "step": equal(
+            lengths, exact.expand_as(lengths), tol=1e-9, why="rounding of a geometric sum"
+        ),
     }).drawn(
-        Series("torch.optim.RMSprop" if form == "correct" else "with the sum", t, steps),
+        Series("torch.optim.RMSprop" if form == "correct" else "with the sum", t, lengths[0]),
         Series("1 / √(1 − ρᵗ)", t, exact, "predicted"), x="step t", y="step, in units of lr",
     )
 
@@ -122,18 +157,22 @@ def forgets_old_gradients(
     signs = torch.randint(0, 2, (before + after, 1), generator=seed.torch()) * 2.0 - 1
     size = torch.cat([torch.full((before, 1), fall), torch.ones(after, 1)]).double()
     if optimizer == "RMSprop":
-        steps = steps_along(RMSprop, signs * size, lr=1.0, alpha=rho, eps=0.0)
+        torchs = steps_along(RMSprop, signs * size, lr=1.0, alpha=rho, eps=0.0)
+        steps = torch.cat([torchs, rmsprop_reference(signs * size, 1.0, rho, 0.0)], dim=1)
     else:
         steps = steps_along(Adagrad, signs * size, lr=1.0, eps=0.0)
-    rate = (steps / size).abs()[before:, 0]  # with the right sign it is η / √v
+    rate = -(steps / (signs * size))[before:]  # it is η / √v
     k = torch.arange(1, after + 1, dtype=rate.dtype)
     exact = 1 / (1 + (fall**2 - 1) * rho**k).sqrt()
     return every({
         "recovered": at_least(
             rate[-1], 0.95, why="ρ to the power of 12 / (1 - ρ) is below 7e-6, times 10^4 at most"
         ),
-        "formula": equal(rate, exact, tol=1e-10, why="rounding; before, 40 / (1 - ρ) steps"),
+        "formula": equal(
+            rate, exact[:, None].expand_as(rate), tol=1e-10,
+            why="rounding; before, 40 / (1 - ρ) steps",
+        ),
     }).drawn(
-        Series(optimizer, k, rate), Series("formula", k, exact, "predicted"),
+        Series(optimizer, k, rate[:, 0]), Series("formula", k, exact, "predicted"),
         x="steps k since the gradient fell", y="effective learning rate, in units of lr", log="y",
     )

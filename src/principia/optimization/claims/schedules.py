@@ -1,15 +1,18 @@
 r"""Schedules: what is true of it, and what would refute it."""
 
+import itertools
 import math
 from collections.abc import Callable, Sequence
-from typing import Annotated, Literal, final
+from typing import Annotated, Any, Literal, final
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
+from torch.nn.utils import clip_grad_norm_, clip_grad_value_
 from torch.optim import SGD, Optimizer
-from torch.optim.lr_scheduler import LRScheduler, MultiStepLR
+from torch.optim.lr_scheduler import CosineAnnealingLR, LRScheduler, MultiStepLR
 
+from principia.lab.draws import randn
 from principia.lab.evidence import (
     Evidence,
     Series,
@@ -17,6 +20,7 @@ from principia.lab.evidence import (
     at_most,
     claim,
     equal,
+    equal_to_rounding,
     every,
     never,
     within_errors,
@@ -39,15 +43,17 @@ HIDDEN, SEQUENCES = 128, 16  # of the recurrent network: its units, and the sequ
 
 
 @claim(
-    control={"noise": 0.0},
-    refutes=["ratio"],
+    control={"form": "for short steps"},
+    refutes=["ratio", "before"],
     source="the variance of a linear recursion; Robbins and Monro 1951",
+    misprint=r"a ball of $\eta\sigma^2/2\lambda$, which is ten times smaller at a tenth of $\eta$",
 )
 def decay_shrinks_the_ball(
     seed: Seed, *, lr: Annotated[float, Range(0.05, 0.5)] = 0.3,
     curvature: Annotated[float, Range(0.5, 1.5)] = 1.0,
-    divide: Annotated[float, Range(2, 20)] = 10.0, noise: Annotated[float, Range(0, 10)] = 1.5,
+    divide: Annotated[float, Range(2, 20)] = 10.0, noise: Annotated[float, Range(0.1, 10)] = 1.5,
     runs: Annotated[int, Range(1000, 20_000)] = 20_000,
+    form: Literal["exact", "for short steps"] = "exact",
 ) -> Evidence:
     r"""Dividing $\eta$ by 10 divides the variance by $10\frac{2-\eta\lambda/10}{2-\eta\lambda}$."""
     low = lr / divide
@@ -63,8 +69,11 @@ def decay_shrinks_the_ball(
         seed.child("power"), curvature, noise, runs, lr, [first],
         lambda sgd: power_decay(sgd, 1.0, C=1 / curvature),
     )
-    balls = {rate: rate * noise**2 / (curvature * (2 - rate * curvature)) for rate in (lr, low)}
-    exact = divide * (2 - low * curvature) / (2 - lr * curvature)
+    balls = {
+        rate: rate * noise**2 / (curvature * (2 - rate * curvature * (form == "exact")))
+        for rate in (lr, low)
+    }
+    exact = balls[lr] / balls[low]
     long, short, mean = variance[t == first][0], variance[-1], noise**2 / (curvature**2 * first)
     spread, why = (2 / runs) ** 0.5, "of variances of independent Gaussian rows"
     alphas = (0.25, 0.5, 0.75, 1.0, 1.25)
@@ -86,7 +95,39 @@ def decay_shrinks_the_ball(
             [robbins_monro(alpha) for alpha in alphas], [_sums(alpha) for alpha in alphas], tol=0,
             why="yes or no",
         ),
+        "rates of two groups": _rates_as_printed(),
     })
+
+
+def _rates_as_printed() -> Evidence:
+    """Compare the rates of two groups with the formulas."""
+    tops, found, expected = (0.7, 0.2), [], []
+
+    def look(
+        schedule: LRScheduler, formula: Callable[[int, float], float], steps: int = 9
+    ) -> None:
+        for t in range(1, steps + 1):
+            found.append([group["lr"] for group in schedule.optimizer.param_groups])
+            expected.append([formula(t, top) for top in tops])
+            schedule.optimizer.step()
+            schedule.step()
+
+    def made() -> SGD:
+        return SGD([{"params": [nn.Parameter(torch.ones(1))], "lr": top} for top in tops])
+
+    def risen(t: int, top: float) -> float:
+        return top * t / 4 if t < 5 else top * (1 + math.cos(math.pi * (t - 5) / 7)) / 2
+
+    one, other = made(), made()
+    look(power_decay(one), lambda t, top: top * t**-0.5)
+    look(floor_decay(one, 0.3), lambda t, top: max(0.3, 1 / t))
+    look(power_decay(one, 0.8), lambda t, top: top * t**-0.8)  # of the rates before all schedules
+    look(power_decay(made(), 1.0, 3.0), lambda t, top: 3.0 / t)
+    look(floor_decay(made()), lambda t, top: max(1e-3, 1 / t), 1003)
+    look(warmup(made(), 4), lambda t, top: top * min(1.0, t / 4))
+    look(warmup(other, 4, CosineAnnealingLR(other, 7)), risen)
+    look(warmup(made(), 0), lambda t, top: top)
+    return equal_to_rounding(found, expected)
 
 
 def _variances(
@@ -133,7 +174,10 @@ def floor_stops_the_descent(
     )
 
 
-@claim(control={"by": "value"}, source="Pascanu, Mikolov and Bengio 2013, algorithm 1")
+@claim(
+    control={"by": "value"}, refutes=["cosine", "norm", "length"],
+    source="Pascanu, Mikolov and Bengio 2013, algorithm 1",
+)
 def clipping_keeps_direction(
     seed: Seed, *, c: Annotated[float, Range(0.1, 10)] = 1.0,
     tensors: Annotated[int, Range(1, 6)] = 3, draws: Annotated[int, Range(100, 3000)] = 1000,
@@ -165,8 +209,46 @@ def clipping_keeps_direction(
             x="norm of the gradient", y="norm after clipping", log="xy",
         ),
         "norm": at_most(short, c, slack=1e-12 * c, why="rounding"),
-        "length": equal(short, expected, tol=2e-6, why="torch adds 1e-6 to the norm it divides by"),
+        "length": equal(
+            short, expected, tol=2e-6, why="torch adds 1e-6 to the norm it divides by"
+        ),
+        "at the right time": _clipped_by_hand(seed.child("by hand").torch(), c),
     })
+
+
+def _clipped_by_hand(rng: torch.Generator, c: float) -> Evidence:
+    """Compare with torch's functions between backward and step, for every way to call a step."""
+    x, found, expected = 5 * c * randn(rng, 6, 4), [], []
+    norm, value = clip_grad_norm_, clip_grad_value_
+    ways: list[tuple[Any, dict[str, Any]]] = [
+        (norm, {}), (norm, {"by": "norm"}), (value, {"by": "value"})
+    ]
+    for (torchs, options), call in itertools.product(ways, ("plain", "closure", "named closure")):
+        params = [nn.Parameter(torch.zeros(n, dtype=x.dtype)) for n in (3, 1)]
+        sgd = SGD([{"params": [p]} for p in params], lr=0.5)
+        handle, point = clip_gradients(sgd, c, **options), torch.zeros(4, dtype=x.dtype)
+        for number, row in enumerate(x):
+
+            def closure(row: Tensor = row, params: list[nn.Parameter] = params) -> Tensor:
+                for p, g in zip(params, row.split([3, 1]), strict=True):
+                    p.grad = g + p.detach()
+                return row.sum()
+
+            if number == 4:
+                handle.remove()
+            if call == "plain":
+                loss = closure()
+                sgd.step()
+            else:
+                loss = sgd.step(closure) if call == "closure" else sgd.step(closure=closure)
+            by_hand = nn.Parameter(torch.zeros_like(point))
+            by_hand.grad = row + point
+            if number < 4:
+                torchs([by_hand], c)
+            point = point - 0.5 * by_hand.grad
+            found += [loss, *torch.cat([p.detach() for p in params])]
+            expected += [row.sum(), *point]
+    return equal_to_rounding(torch.stack(found), torch.stack(expected))
 
 
 @claim(control={"clip": None}, source="Pascanu, Mikolov and Bengio 2013, fig. 6")
