@@ -9,11 +9,12 @@ import functools
 import inspect
 import re
 from dataclasses import dataclass
-from typing import final
-
-from markupsafe import Markup
+from typing import TYPE_CHECKING, final
 
 from principia.lab.params import usage_error
+
+if TYPE_CHECKING:
+    from markupsafe import Markup
 
 __all__ = ["Reference", "Text", "sections"]
 
@@ -64,6 +65,8 @@ class Reference:
     @property
     def html(self) -> Markup:
         """The reference, whose DOI and arXiv number lead to where it can be read."""
+        from markupsafe import Markup
+
         done, place = Markup(), 0
         for one in _NUMBER.finditer(self.text):
             kind, number = one.groups()
