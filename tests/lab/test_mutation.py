@@ -268,6 +268,24 @@ def test_children_end_in_the_right_word_and_never_hang_their_parent():
     }
 
 
+def test_a_child_that_computes_nothing_is_not_waited_for():
+    """What it has started may compute for it; a lock that never opens may not keep it."""
+    asked = CHILDREN[: CHILDREN.index("works = {")] + '''
+def waits(report):
+    subprocess.run([sys.executable, "-c", "import time\\nwhile time.process_time() < 2: pass"])
+
+children.IDLE = 1.0
+pool = children.Pool(2)
+for name, work in {"sleeps": lambda report: time.sleep(600), "waits": waits}.items():
+    pool.submit(work, 60.0, lambda one, name=name: answers.update({name: one.ended}))
+pool.run()
+print(json.dumps(answers))
+'''
+    done = subprocess.run([sys.executable, "-c", asked], capture_output=True, text=True,
+                          timeout=120, check=True, stdin=subprocess.DEVNULL)
+    assert json.loads(done.stdout) == {"sleeps": "timeout", "waits": "done"}
+
+
 def gone(pid):
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"

@@ -1,6 +1,6 @@
 r"""Margin and version space: what is true of it, and what would refute it."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from scipy.linalg import null_space
@@ -110,10 +110,11 @@ def max_margin_unique(
         if model == "perceptron":
             fits = [Perceptron(shuffle=True, random_state=k).fit(X, y) for k in range(6)]
         else:
-            kinds = [{}, {"random_state": 1}, {"random_state": 2}]
+            kinds: list[dict[str, Any]] = [{}, {"random_state": 1}, {"random_state": 2}]
+            solvers: list[dict[str, Any]] = [{}, {"solver": "slsqp"}]
             fits = [
                 MaxMargin(**kind, **solver).fit(X, y)
-                for solver in ({}, {"solver": "slsqp"}) for kind in kinds
+                for solver in solvers for kind in kinds
             ]
         planes = np.array([np.append(one.coef_, one.intercept_ / scale) for one in fits])
         planes /= np.linalg.norm(planes, axis=1, keepdims=True)

@@ -143,12 +143,13 @@ def _same_descent(seed: Seed, width: int, depth: int, batch: int) -> Evidence:
     rng, loss = seed.torch(), functools.partial(F.cross_entropy, label_smoothing=0.1)
     ours = MLP([5, *[width] * (depth - 1), 3], activation="tanh", rng=rng).double()
     if depth > 3:
-        ours.layers[2] = ours.layers[1]  # one layer in two places gets the gradients of both
+        layers: nn.ModuleList = ours.layers  # type: ignore[assignment]
+        layers[2] = layers[1]  # one layer in two places gets the gradients of both
     theirs, x, y = copy.deepcopy(ours), randn(rng, batch, 5), _classes(rng, batch)
     seen: list[list[Tensor]] = [[], []]
     for rates in ({}, {"lr": 0.3}):
         trainer = BackpropTrainer(ours, loss=loss, **rates)
-        sgd = torch.optim.SGD(theirs.parameters(), **{"lr": 0.1, **rates})
+        sgd = torch.optim.SGD(theirs.parameters(), lr=rates.get("lr", 0.1))
         for _ in range(3):
             sgd.zero_grad()
             value = loss(theirs(x), y)
@@ -162,8 +163,8 @@ def _same_descent(seed: Seed, width: int, depth: int, batch: int) -> Evidence:
     trainer(ours, (x, y))  # adds to what the last step has left, as `backward` does
     loss(theirs(x), y).backward()
     for side, net in zip(seen, (ours, theirs), strict=True):
-        side += [parameters_to_vector(net.parameters()).detach()]
-        side += [parameters_to_vector([one.grad for one in net.parameters()])]
+        slopes: list[Any] = [one.grad for one in net.parameters()]
+        side += [parameters_to_vector(net.parameters()).detach(), parameters_to_vector(slopes)]
     return equal_to_rounding(*(torch.cat([one.flatten() for one in side]) for side in seen))
 
 

@@ -241,7 +241,7 @@ def _of_any_network(seed: Seed) -> dict[str, Evidence]:
     signals = gradient_profile(whole, x, y, of="outputs")
     seen: list[Tensor] = []
     for layer in net.layers:
-        layer.register_forward_hook(lambda module, given, out: seen.append(out))
+        layer.register_forward_hook(lambda *given: seen.append(given[-1]))
     loss = nn.functional.cross_entropy(net(x), y)
     learned = [one for one in net.parameters() if one.requires_grad]
     found = torch.autograd.grad(loss, [*learned, *seen])

@@ -93,15 +93,16 @@ def _of_a_network(rng: torch.Generator) -> dict[str, Evidence]:
     net = LayeredClassifier(7, n_out=5, rng=rng)
     first = torch.cat([(3 * one.shape[1]) ** 0.5 * one.flatten() for one in net.parameters()
                        if one.ndim == 2]).detach()  # uniform of variance 1
-    weights, x, y = dict(net.double().named_parameters()), randn(rng, 9, 7), torch.arange(9) % 5
+    weights: dict[str, Tensor] = dict(net.double().named_parameters())
+    x, y = randn(rng, 9, 7), torch.arange(9) % 5
 
     def loss(weights: dict[str, Tensor], x: Tensor, y: Tensor) -> Tensor:
         logits = torch.func.functional_call(net, weights, (x[None],))
         return SoftmaxCrossEntropyFn.apply(logits, y[None]).sum()
 
-    h = torch.tanh(F.linear(x, net.W1, net.b1))
-    h = h + F.hardtanh(F.linear(h, net.W2, net.b2))
-    logits = F.linear(h, net.W3, net.b3).view(9, 5, 2).amax(dim=2)
+    h = torch.tanh(F.linear(x, weights["W1"], weights["b1"]))
+    h = h + F.hardtanh(F.linear(h, weights["W2"], weights["b2"]))
+    logits = F.linear(h, weights["W3"], weights["b3"]).view(9, 5, 2).amax(dim=2)
     exact = torch.autograd.grad(F.cross_entropy(logits, y, reduction="sum"), [*weights.values()])
     each = torch.func.vmap(torch.func.grad(loss), in_dims=(None, 0, 0))(weights, x, y)
     whole = _pulled(lambda *_: SoftmaxCrossEntropyFn.apply(net(x), y), [*weights.values()],

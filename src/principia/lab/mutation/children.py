@@ -19,6 +19,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, final
 
 __all__ = ["GIBIBYTE", "Answer", "Pool", "limit_cpu"]
@@ -28,6 +29,7 @@ MOST_SAID = 2**26  # bytes that one child may answer
 LOOK = 0.1  # seconds between looks at children that do not close their pipe
 SOON = 0.002  # seconds after which a child that has closed it has ended
 SLACK = 60.0  # seconds on the clock that a child may wait, beside what it computes
+IDLE = 60.0  # seconds on the clock in which a child that is not stuck computes something
 
 Report = Callable[[dict[str, Any]], None]
 
@@ -50,6 +52,9 @@ class _Child:
     then: Callable[[Answer], None]
     said: bytearray = field(default_factory=bytearray)
     late: bool = False
+    computed: float | None = None  # CPU seconds at the last look
+    looked: float = field(default_factory=time.monotonic)
+    since: float = field(default_factory=time.monotonic)  # when it was last seen to compute
 
 
 @final
@@ -121,7 +126,7 @@ class Pool:
         if os.getppid() != self._parent:
             raise SystemExit(1)  # whoever wanted the answers is there no more
         for child in list(self._running.values()):
-            if time.monotonic() > child.until:
+            if time.monotonic() > child.until or _is_stuck(child):
                 child.late = True
                 _kill(child.pid)
             if _has_ended(child.pid):
@@ -146,6 +151,28 @@ class Pool:
         os.close(child.pipe)
         del self._running[child.pid]
         child.then(Answer(_parsed(bytes(child.said)), _ending(status, late=child.late)))
+
+
+def _is_stuck(child: _Child) -> bool:
+    """Tell whether a child waits for something that never comes: a lock, say, that a fork took."""
+    now = time.monotonic()
+    if now < child.looked + IDLE / 4:
+        return False
+    before, child.computed, child.looked = child.computed, _computed(child.pid), now
+    if child.computed != before or child.computed is None:
+        child.since = now
+    return now > child.since + IDLE
+
+
+def _computed(session: int) -> float | None:
+    """Sum the CPU time of a session, up to now; None where the system does not tell."""
+    ticks: list[int] = []
+    for process in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError, ValueError, IndexError):
+            numbers = process.read_text().rpartition(")")[2].split()
+            if int(numbers[3]) == session:
+                ticks += map(int, numbers[11:15])
+    return sum(ticks) / os.sysconf("SC_CLK_TCK") if ticks else None
 
 
 def limit_cpu(seconds: float) -> None:

@@ -293,7 +293,7 @@ def mgf_closed_forms(
         "gamma": (Gamma(shape * ONE, 1 / scale if gamma == "scale" else scale), t / scale,
                   np.array([_gamma_integral(shape, scale, at) for at in t / scale])),
         "two normal variables": (
-            MultivariateNormal(*map(torch.from_numpy, (means, cov))), pairs,
+            MultivariateNormal(torch.from_numpy(means), torch.from_numpy(cov)), pairs,
             np.exp(pairs @ plane.T) @ weights,
         ),
     }

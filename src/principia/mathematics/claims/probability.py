@@ -261,7 +261,7 @@ def sum_is_convolution(
     middles = torch.arange(step / 2, top, step, dtype=torch.float64)
     uniform = torch.arange(step / 2, 2 * width, step, dtype=torch.float64).lt(width) / width
     gamma = torch.from_numpy(stats.gamma.pdf(middles.numpy(), shape))
-    density = density_of_sum(*(f.clone().requires_grad_() for f in (uniform, gamma)), step)
+    density = density_of_sum(uniform.clone().requires_grad_(), gamma.clone().requires_grad_(), step)
     z = step * (1 + torch.arange(len(density), dtype=torch.float64))
     distance = (EmpiricalDistribution(draws).cdf(z) - density.cumsum(dim=0) * step).abs().max()
     exact = (stats.gamma.cdf(z, shape) - stats.gamma.cdf(z - width, shape)) / width

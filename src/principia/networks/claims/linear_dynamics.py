@@ -84,8 +84,9 @@ def _dropped(seed: Seed) -> Evidence:
     unit = frame(seed, SAMPLES, 5).numpy()
     unit = SAMPLES**0.5 * np.linalg.qr(unit - unit.mean(axis=0))[0]  # of mean 0 and moment 1
     shares = np.sqrt([1, 0.5, 0.02, 1.2e-8, 0.8e-8])
+    asked: list[dict[str, Any]] = [{}, {"eps": 1e-2}, {"eps": 0.1}]
     counts = [Whitener(center=False, **options).fit(size * unit * shares).dropped_
-              for size in (1e-4, 1.0, 1e4) for options in ({}, {"eps": 1e-2}, {"eps": 0.1})]
+              for size in (1e-4, 1.0, 1e4) for options in asked]
     # 2e7 and a little, with a constant that is off by rounding when its mean is subtracted
     far = np.column_stack([2e7 + 1e-2 * unit[:, 0], 1e-3 * unit[:, 1], np.full(SAMPLES, 2e7 / 3)])
     counts.append(Whitener(eps=1e-14).fit(far).dropped_)
@@ -371,7 +372,7 @@ def conservation(
     start = Q / (outputs + hidden) ** 0.5, W / (hidden + inputs) ** 0.5
     gradient = torch.func.grad(lambda Q, W: _risk(apply(X @ W.mT) @ Q.mT, Y), argnums=(0, 1))
     model = TwoLayerLinear(*start)
-    ends = [start]
+    ends: list[Weights] = [start]
     for count in COUNTS:
         if between == "nothing":
             Qs, Ws = model.descend(Gamma, lr=time / count, steps=count, every=count)

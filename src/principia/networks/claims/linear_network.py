@@ -3,7 +3,7 @@ r"""Linear networks: what is true of it, and what would refute it."""
 import itertools
 import math
 from collections.abc import Callable
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -227,8 +227,9 @@ def gauge_freedom(
         maps.append(net.matrix())
         angles.append(float(principal_angles(net.layers[1].weight, tilted)[0]))
     shift = 6e-5 * S.trace().sqrt() * torch.nn.functional.normalize(randn(rng, dim), dim=0)
+    asked: list[dict[str, Any]] = [{}, {"centered": False}]
     codes, spans = [], []
-    for data, options in ((X + shift, {}), (X + 1.0, {"centered": False})):
+    for data, options in zip((X + shift, X + 1.0), asked, strict=True):
         E, D = weights_of(autoencoder_from_svd(data, hidden, **options))
         largest = torch.linalg.eigh(data.mT @ data).eigenvectors[:, -hidden:]
         codes.append(torch.cat([E.mT @ E, D @ D.mT, (E @ data.mT @ data @ D).tril(-1) @ D.mT]))

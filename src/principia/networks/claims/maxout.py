@@ -60,8 +60,8 @@ def two_max_identity(
     first = torch.tensor([1.0, 0.0], dtype=W.dtype)
     rectifier = KHinge(first[:, None] * W, first * b)
     net = MLP((n, 6, 4, 3), rng=seed.child("net").torch()).double()
-    twins = [MaxoutMLP((n, 6, 4, 3), rng=seed.torch(), **one).double()
-             for one in ({}, {"dropout": 0.3})]  # of two pieces, without a word
+    asked: list[dict[str, Any]] = [{}, {"dropout": 0.3}]  # of two pieces, without a word
+    twins = [MaxoutMLP((n, 6, 4, 3), rng=seed.torch(), **one).double() for one in asked]
     layers: Any = [Maxout(n, 6, rng=seed.torch()).double(), *twins[0].hidden]
     for twin in twins:
         twin.out = net.layers[-1]

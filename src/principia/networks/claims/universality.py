@@ -2,7 +2,7 @@ r"""Universal approximation: what is true of it, and what would refute it."""
 
 import math
 from collections.abc import Mapping
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import torch
@@ -113,8 +113,11 @@ def _by_others() -> dict[str, Evidence]:
     def bent(x: Tensor) -> Tensor:
         return x.exp() + (x - 0.3).abs()
 
+    def values(x: Any) -> Any:
+        return bent(torch.tensor(x)).numpy()
+
     x = torch.linspace(-1, 1, 200, dtype=torch.float64)
-    theirs = np.polynomial.chebyshev.chebinterpolate(lambda x: bent(torch.tensor(x)).numpy(), 7)
+    theirs = np.polynomial.chebyshev.chebinterpolate(values, 7)
     powers = x[:, None] ** torch.arange(3)
     weights, distance = minimax_fit(x**3, powers)
     unused, most = minimax_fit(bent(x), torch.zeros_like(powers))

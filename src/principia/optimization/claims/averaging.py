@@ -2,7 +2,7 @@ r"""Averaging the iterates: what is true of it, and what would refute it."""
 
 import math
 import warnings
-from typing import Annotated, Any, Literal, cast
+from typing import Annotated, Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -386,7 +386,8 @@ def average_needs_statistics_of_its_own(
     if renew:
         update_bn(x.split(10), average)
     listen(average)
-    means = cast("Any", average.module[1]).running_mean.clone()
+    held: Any = average.module
+    means = held[1].running_mean.clone()
     listen(again, training=True)
     listen(again)
     average.update_parameters(model)

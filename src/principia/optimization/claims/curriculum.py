@@ -404,7 +404,8 @@ def _layer_by_layer(rng: torch.Generator) -> Evidence:
         net = kind([5, 4, 3], activation=activation, rng=rng, **options)
         last = kind([5, 4, 3, 2], activation=activation, rng=rng, **options)
         start, top = copy.deepcopy(net), copy.deepcopy(last.layers[2])
-        trained = pretrain(net, x, corruption=0.0, **({} if steps == 100 else {"steps": steps}))
+        asked: dict[str, Any] = {} if steps == 100 else {"steps": steps}
+        trained = pretrain(net, x, corruption=0.0, **asked)
         found.append(torch.tensor([float(len(one.history)) for one in trained]))
         expected.append(torch.full((2,), float(steps)))
         phi, codes = getattr(torch, activation), x
@@ -414,14 +415,13 @@ def _layer_by_layer(rng: torch.Generator) -> Evidence:
             adam = Adam([W, b, c], lr=0.01)
             for _ in range(steps):
                 out = phi(codes @ W.mT + b) @ W + c
-                whole = codes.expand_as(out)
                 loss = F.binary_cross_entropy_with_logits if activation == "sigmoid" else F.mse_loss
                 adam.zero_grad()
-                (loss(out, whole) * out.shape[:-2].numel()).backward()
+                (loss(out, codes.expand_as(out)) * out.shape[:-2].numel()).backward()
                 adam.step()
             codes = phi(codes @ W.mT + b).detach()
             expected += [W.flatten(), b.flatten()]
-        given = transfer(net, last).layers
+        given: Any = transfer(net, last).layers
         found += [p.flatten() for one in given[:2] for p in (one.weight, one.bias)]
         found += [p.flatten() for p in given[2].parameters()]
         expected += [p.flatten() for p in top.parameters()]

@@ -64,6 +64,12 @@ def gd_is_euler(
     return every(parts)
 
 
+def _logistic(seed: Seed) -> LogisticRisk:
+    """Draw a logistic regression with noisy labels, and two starts far from its minimum."""
+    rng = seed.child("logistic").torch()
+    return noisy_logistic(rng, samples=60, dim=4).at(2 * torch.randn(2, 4, generator=rng))
+
+
 @claim(
     control={"slopes": "at the start"}, source="Hairer, Norsett and Wanner 1993, sec. II.1",
 )
@@ -92,12 +98,6 @@ def heun_is_of_order_two(
         path.numpy(), bowl.theta * factor ** torch.arange(5)[:, None, None]
     )
     return every(parts)
-
-
-def _logistic(seed: Seed) -> LogisticRisk:
-    """Draw a logistic regression with noisy labels, and two starts far from its minimum."""
-    rng = seed.child("logistic").torch()
-    return noisy_logistic(rng, samples=60, dim=4).at(2 * torch.randn(2, 4, generator=rng))
 
 
 @claim(

@@ -225,7 +225,7 @@ def _times_drawn(rng: torch.Generator) -> Evidence:
     """Look which t were drawn on a path whose output is t itself."""
     zero, one = nn.utils.skip_init(nn.Linear, 1, 1, bias=False), torch.ones(1, 1)
     path = BezierPath(zero.requires_grad_(False), copy.deepcopy(zero))
-    path.start[:], path.end[:], path.middle.weight.data[:] = 0, 1, 0.5
+    path.start[:], path.end[:], next(path.parameters()).data[:] = 0, 1, 0.5
     t = [path.objective(F.l1_loss)(path, (one, 0 * one), rng).item() for _ in range(500)]
     return follows(t, uniform(), why="independent draws of a uniform t")
 
@@ -247,8 +247,7 @@ def sharpness_is_not_invariant(
     weight = {name: dict(net.named_parameters())[name]}
     block = float(hessian_extremes(risk_of(net, F.cross_entropy, x, y), weight)[1][0])
     lowest = block * torch.tensor(factors) ** 2
-    rng = seed.child("directions").torch()
-    rises = []
+    rng, rises = seed.child("directions").torch(), []
     for sides, directions in (([1.0] * width, 100), ([1.0, 3.0], 500)):  # two parabolas
         axes = len(sides) ** 0.5 * torch.tensor(sides).double().diag()  # as many rows
         flat = MLP([len(sides), 1], bias=False, rng=rng).double().requires_grad_(False)
@@ -281,6 +280,10 @@ def sharpness_is_not_invariant(
         ),
         "100 ways by default": equal(*hundred, tol=0, why="the same directions"),
     })
+
+
+def _half_square(outputs: Tensor, target: Tensor) -> Tensor:
+    return (outputs - target).square().sum(dim=-1).mean() / 2
 
 
 @claim(
@@ -384,8 +387,9 @@ def rewind_is_exact(
         left, counts, part = np.ones(len(start)), [], options.get("prune", 0.3)
         for ticket in LotteryTicket(lambda: begin, **options):
             moved.append(_weights(ticket.model) - left * start)
+            layers: Any = ticket.on(other).layers
             found += [*ticket.masks.values(), torch.tensor(ticket.sparsity)]
-            found += [*ticket.initial.values(), *(one.weight for one in ticket.on(other).layers)]
+            found += [*ticket.initial.values(), *(one.weight for one in layers)]
             expected += [left, 1 - left.mean(keepdims=True)]
             expected += [one.flatten() for one in begin.state_dict().values()]
             expected.append(left * _weights(other))
@@ -444,7 +448,3 @@ def edge_of_stability(
         Series("2: the edge of stability", [0, steps], [2, 2], "bound"),
         x="step of gradient descent", y="ηλmax, loss", log="y",
     )
-
-
-def _half_square(outputs: Tensor, target: Tensor) -> Tensor:
-    return (outputs - target).square().sum(dim=-1).mean() / 2

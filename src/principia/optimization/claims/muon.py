@@ -311,7 +311,8 @@ def rms_step_is_shape_free(
         found.append(math.sqrt(columns / rows) * torch.linalg.matrix_norm(moved, 2))
     norms, words = torch.stack(found) / lr, [" x ".join(map(str, shape)) for shape in shapes]
     others, lengths = [], []
-    for name, scales in (("none", (1, 1)), ("torch", (1, 2)), ("rms", (0.5, 2))):
+    names: tuple[Literal["none", "torch", "rms"], ...] = ("none", "torch", "rms")
+    for name, scales in zip(names, ((1, 1), (1, 2), (0.5, 2)), strict=True):
         for shape, length in zip(((4, 16), (16, 4)), scales, strict=True):
             kind = partial(Muon, lr=lr, scale=name, method="svd")
             others.append(torch.linalg.matrix_norm(_moves(kind, randn(rng, 1, *shape)), 2) / lr)
@@ -375,7 +376,7 @@ def _split(rng: torch.Generator) -> Evidence:
     """Count the parameters of a network of all sorts that are on the wrong side."""
     middle = MLP([6, 5, 5], rng=rng)
     with torch.device("meta"):  # where nothing is drawn
-        inner = nn.Sequential(
+        inner: Any = nn.Sequential(
             nn.Conv1d(3, 4, 2), nn.LayerNorm([4, 6]), middle, nn.RMSNorm([4, 5]),
             nn.EmbeddingBag(7, 2), nn.Linear(5, 2, bias=False),
         )

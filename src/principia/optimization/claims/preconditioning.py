@@ -165,6 +165,13 @@ def newton_cg_is_newton(
     })
 
 
+def _newton_step(problem: Problem, **options: Any) -> Tensor:
+    """Give what one step of Newton's method subtracts."""
+    twin = problem.at(problem.theta)
+    descend(twin, Newton(twin.parameters(), **options), 1, at=[1])
+    return (problem.theta - twin.theta).detach()[0]
+
+
 @claim(
     controls=[
         Control({"damping": "the first group's"}, ["dense", "products"], "one λ for all groups"),
@@ -193,10 +200,11 @@ def newton_step_is_the_formula(
 
     parts, split, other = {}, [2 * rows, 2], 0.1 if damping == "each group's" else 0.4
     lr, lam = (torch.tensor([one] * split[0] + [two] * 2) for one, two in ((0.7, 1), (0.4, other)))
-    for name, large, options in (
+    kinds: list[tuple[str, float, dict[str, Any]]] = [
         ("dense", 3.0, {}), ("products", 0.05, {"dense": 0}),
         ("saddle-free", 3.0, {"mode": "saddle_free"}),
-    ):
+    ]
+    for name, large, options in kinds:
         a, b = start.split(split)
         params = [nn.Parameter(one.clone()) for one in (a.view(2, -1), b, torch.ones(2).to(b))]
         frozen = nn.Parameter(torch.ones(2), requires_grad=False)
@@ -213,7 +221,7 @@ def newton_step_is_the_formula(
             return value
 
         told, here = optimizer.step(closure), partial(whole, size=large)
-        g, H = grad(here)(start), torch.autograd.functional.hessian(here, start)
+        g, H = grad(here)(start), jacrev(grad(here))(start)
         if name == "saddle-free" and sign == "dropped":
             values, vectors = np.linalg.eigh(H.numpy())
             H = torch.from_numpy((vectors * abs(values)) @ vectors.T)
@@ -277,13 +285,6 @@ def search_brings_newton_home(
     })
 
 
-def _newton_step(problem: Problem, **options: Any) -> Tensor:
-    """Give what one step of Newton's method subtracts."""
-    twin = problem.at(problem.theta)
-    descend(twin, Newton(twin.parameters(), **options), 1, at=[1])
-    return (problem.theta - twin.theta).detach()[0]
-
-
 @claim(
     controls=[
         Control({"mode": "plain", "damping": 0.0}, ["ends at a minimum"], "plain Newton"),
@@ -342,13 +343,12 @@ def whitening_is_preconditioning(
     start = randn(seed.torch(), 1, features)
     chosen = SampledSquares(Z if inputs == "whitened" else X, y).at(start)
     moment = X.mT @ X / len(X)
-    curvatures = torch.linalg.eigvalsh(moment)
 
     def norms(problem: Problem, lr: float, steps: int) -> Tensor:
         optimizer = SGD(problem.parameters(), lr=lr)
         return descend(problem, optimizer, steps, record=("gradient_norm",))["gradient_norm"][:, 0]
 
-    best = best_fixed_lr(float(curvatures[-1]), float(curvatures[0]))
+    best = best_fixed_lr(*map(float, torch.linalg.eigvalsh(moment)[[-1, 0]]))
     raw = norms(SampledSquares(X, y).at(start), best, 20)
     one = norms(chosen, 1.0, 3)
     white = _path(SampledSquares(Z, y), 0.5, None, 10)[:, 0] @ Z.mT

@@ -61,12 +61,13 @@ def gradient(
     if form == "misprint":  # without w it is a matrix; no column of it is the gradient
         slopes, exact = np.tile(slopes[:, None], dim), 2 * X.T @ X - 2 * (X.T @ y)[:, None]
     nudges = 1e-4 * torch.eye(dim, dtype=X.dtype)
-    ends = [[half_mean_square(w + sign * one, X, y) for one in nudges] for sign in (1, -1)]
+    high, low = (torch.stack([half_mean_square(w + one, X, y) for one in side])
+                 for side in (nudges, -nudges))
     return every(
         {
             "gradient": equal_to_rounding(slopes, exact),
             "differences of the loss": equal(
-                np.subtract(*ends) / 2e-4, _gradient(w, X, y), tol=1e-8 * (1 + float(ends[0][0])),
+                (high - low) / 2e-4, _gradient(w, X, y), tol=1e-8 * (1 + float(high[0])),
                 why="exact for a parabola, but for rounding of 1e-16 over 1e-4",
             ),
         }

@@ -5,7 +5,7 @@ import functools
 import itertools
 import math
 from collections.abc import Callable
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import torch
@@ -177,7 +177,7 @@ def conv_is_equivariant_not_invariant(
         ),
         "mean": none(pooled),
         "errors by hand": equal_to_rounding(
-            [*changed, *cubes], [*(by_hand / np.linalg.norm(outputs)), 7, 26, 6, 24]
+            [*changed, *cubes], [*(np.array(by_hand) / np.linalg.norm(outputs)), 7, 26, 6, 24]
         ),
     })
 
@@ -335,8 +335,9 @@ def resampled_at_the_inverse(
 def _moved(x: Tensor, shift: int) -> tuple[Tensor, Tensor]:
     """Move squares right and down, with what is seen beyond each kind of edge; then by NumPy."""
     found, rows, side = [], x.flatten(1), x.shape[-1]
+    forms: list[tuple[Tensor, dict[str, Any]]] = [(x, {}), (rows, {"side": side})]
     for settings in {}, {"outside": "border"}, {"outside": "reflection"}:
-        for shown, given in (x, {}), (rows, {"side": side}):
+        for shown, given in forms:
             same = Pick("rotations", chances=(1, 0, 0, 0))
             augment = Augment(Brightness(0.5, 0.5), same, Shift(shift, shift), **settings, **given)
             with torch.random.fork_rng([]):  # the global generator, on which nothing depends here

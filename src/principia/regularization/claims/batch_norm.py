@@ -86,7 +86,7 @@ def torch_is_the_formula(
             if one.ndim == 1:  # the biases, which are 0
                 one.data = other.data = randn(rng, len(one))
         x = h = randn(rng, 5, 2, 9, 9)
-        for conv, block in zip(layers[:2], net.blocks, strict=True):
+        for conv, block in zip(layers[:2], net.blocks, strict=True):  # type: ignore[arg-type]
             h = F.max_pool2d(conv(h), 2)
             h = (formula(h, *block[2].parameters()) if normed else h).relu()
         found.append(net(x))
@@ -134,9 +134,8 @@ def running_statistics_converge(
     mix = randn(rng, n, n)
     data, others = 3 + randn(rng, 2, samples, n) @ mix
     layer: Any = initialize_(skip_init(nn.Linear, n, n), "he", rng=rng)
-    bn = nn.BatchNorm1d(n, momentum=momentum)
+    bn = _draw_affine(nn.BatchNorm1d(n, momentum=momentum), rng)
     net = nn.Sequential(layer, bn).double()
-    _draw_affine(bn, rng)
     new = momentum if momentum_weighs == "the new batch" else 1 - momentum
     with torch.no_grad():
         expected = net(torch.cat([data[:1], others]))[0]
@@ -193,7 +192,7 @@ def _folded(rng: torch.Generator) -> tuple[Tensor, Tensor]:
     for kind, places, its in [(nn.Linear, (), ()), (nn.Conv1d, (7,), (2,)),
                               (nn.Conv2d, (6, 5), ((3, 2),))]:
         for bias, affine in (True, True), (False, True), (True, False):
-            layer = drawn_anew(skip_init(kind, 2, 3, *its, bias=bias), rng)
+            layer: Any = drawn_anew(skip_init(kind, 2, 3, *its, bias=bias), rng)
             bn = _draw_affine(several[len(places)](3, affine=affine), rng)
             x = 1 + randn(rng, 9, 2, *places)
             bn(layer(x))  # running statistics that differ from those of the batch
@@ -201,7 +200,7 @@ def _folded(rng: torch.Generator) -> tuple[Tensor, Tensor]:
             apart.append(bn(layer(x)).flatten())
     net, x = ConvNet([1, 2, 3], side=8, rng=rng).double(), rand(rng, 9, 1, 8, 8)
     population_statistics(net, [x]).eval()
-    for block in net.blocks:  # a positive scale commutes with the pooling between the two
+    for block in list[Any](net.blocks):  # a positive scale commutes with the pooling between
         joined.append(block[1](fold_batch_norm(block[0], block[2])(x)).relu().flatten())
         x = block(x)
         apart.append(x.flatten())
@@ -323,7 +322,7 @@ def bn_is_reparametrization(
 ) -> Evidence:
     r"""$\mathrm{BN}(w^\top x)=\beta+\alpha\,w^\top(x-\mathrm Ex)/\Vert w\Vert_S$, $S$ centered."""
     rng, units = seed.torch(), 3
-    layer = drawn_anew(skip_init(nn.Linear, dim, units), rng)  # whose bias has no effect
+    layer: nn.Linear = drawn_anew(skip_init(nn.Linear, dim, units), rng)  # type: ignore[assignment]
     bn = _draw_affine(nn.BatchNorm1d(units, eps=TINY), rng)
     alpha, beta, W = (one.detach() for one in (bn.weight, bn.bias, layer.weight))
     x = mean + randn(rng, batch, dim) @ randn(rng, dim, dim) / dim**0.5
@@ -331,9 +330,10 @@ def bn_is_reparametrization(
     of = centered if form == "correct" else x
     length = (W @ (of.mT @ of / batch) * W).sum(dim=1).sqrt()
     slopes = W * (alpha / length)[:, None]  # α is their length, w only their direction
-    line, sums = beta + centered @ slopes.mT, layer(x).detach()
+    line, sums = beta + centered @ slopes.mT, layer(x).detach()  # whose bias has no effect
     measured = batch_norm_reference(sums, alpha, beta, eps=TINY)
-    joined = fold_batch_norm(layer, population_statistics(bn, sums.split(30)).eval())
+    population_statistics(bn, sums.split(30))
+    joined = fold_batch_norm(layer, bn.eval())
     some = sums[:, 0].argsort()[:: max(1, batch // 100)]
     return every({
         "outputs": equal_to_rounding(measured, line).drawn(
@@ -423,7 +423,7 @@ def chain_update_has_all_orders(
     for layer in nets.layers:
         layer.weight.data, layer.bias.data = 0.5 + rand(rng, chains, 1, 1), 0 * layer.bias.data
     x, target = 0.5 + rand(rng, chains, 1, 1), randn(rng, chains, 1, 1)
-    weights = [layer.weight for layer in nets.layers]
+    weights: list[Tensor] = [layer.weight for layer in nets.layers]
     w = torch.cat(weights, dim=-1)[:, 0].detach()  # (chains, depth)
     slope = torch.stack([
         torch.cat(deep_linear_gradients([*one.view(depth, 1, 1)], its * its, its * goal))[:, 0]

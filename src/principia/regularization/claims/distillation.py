@@ -207,8 +207,8 @@ def student_descends_the_weighted_sum(
     r"""A student descends $\alpha T^2\ell_T+(1-\alpha)\ell$; its teacher stays as it is."""
     rng, rows, lr = seed.torch(), 30, 0.1
     x, y = randn(rng, rows, 5), torch.randint(classes, (rows,), generator=rng)
-    linear, drops = nn.utils.skip_init(nn.Linear, 5, classes), nn.Dropout(0.5)
-    teacher = nn.Sequential(drawn_anew(linear, rng), drops).eval()
+    linear: nn.Linear = nn.utils.skip_init(nn.Linear, 5, classes)  # type: ignore[assignment]
+    teacher = nn.Sequential(drawn_anew(linear, rng), nn.Dropout(0.5)).eval()
     start = drawn_anew(copy.deepcopy(linear), rng)
     before, said = linear.weight.clone(), linear(x).detach()
     logits = start(x).detach().requires_grad_()

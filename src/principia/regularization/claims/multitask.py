@@ -138,6 +138,12 @@ def shared_subspace_helps(
     })
 
 
+def _agree(measured: Tensor, expected: Tensor) -> Evidence:
+    """State equality up to rounding, in a way that NaN refutes."""
+    near = torch.isclose(measured.detach(), expected.detach(), rtol=1e-10, atol=1e-10)
+    return never(~near, of=near.numel(), why="an identity: float64 rounding")
+
+
 def _alternated(rng: torch.Generator) -> tuple[Tensor, Tensor]:
     """Fit small tasks, with one sweep and as many as by default; then the same by hand."""
     (R, S, T, n, d, k), by_hand = (2, 3, 6, 9, 4, 2), []
@@ -236,12 +242,6 @@ def _brier(outputs: Tensor, y: Tensor) -> Tensor:
     """Measure by a loss that takes -100 for class 0, unlike torch's cross-entropy."""
     p = outputs.softmax(dim=1)
     return (p - F.one_hot(y.clamp_min(0), 3)).square().sum(dim=1).mean()
-
-
-def _agree(measured: Tensor, expected: Tensor) -> Evidence:
-    """State equality up to rounding, in a way that NaN refutes."""
-    near = torch.isclose(measured.detach(), expected.detach(), rtol=1e-10, atol=1e-10)
-    return never(~near, of=near.numel(), why="an identity: float64 rounding")
 
 
 @claim(

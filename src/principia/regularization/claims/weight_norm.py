@@ -340,8 +340,8 @@ def zero_has_no_direction(
     r"""A unit with weights 0 has no direction, one of constant sums no scale: both are refused."""
     rng = seed.torch()
     number = int(torch.randint(2, units, (1,), generator=rng))  # neither the first nor the last
-    plain = drawn_anew(nn.utils.skip_init(nn.Linear, inputs, units), rng)
-    normal = normalize_weights(copy.deepcopy(plain))
+    plain: nn.Linear = nn.utils.skip_init(nn.Linear, inputs, units)  # type: ignore[assignment]
+    normal = normalize_weights(copy.deepcopy(drawn_anew(plain, rng)))
     gamma, v = (one.detach().clone() for one in halves(normal))
     grad_w, one = randn(rng, units, inputs), number - 1
     v[one] *= length
