@@ -260,7 +260,7 @@ def jsd_bounded(
         ),
         "symmetric": equal_to_rounding(values, torch.cat([measured(q, p) for p, q in pairs])),
         "SciPy, in bits": equal_to_rounding(
-            jsd(*far, base=2), jensenshannon(far[0].numpy(), far[1].numpy(), 2, axis=-1) ** 2
+            jsd(*far, base=2), jensenshannon(*(one.mT.numpy() for one in far), base=2) ** 2
         ),
         "log 2 only if disjoint": at_most(
             values, math.log(2) * distance, slack=ROUNDING, why=f"Lin's inequality, {THEOREM}"
