@@ -242,6 +242,10 @@ def test_claim_is_declared_in_full(page, name):
     for knob in claim.knobs.values():
         assert knob.accept(claim.key, knob.default) == knob.default
         assert knob.schema() is not None
+        assert knob.help.endswith((".", "?")), f"{knob.name} needs words, in Knobs: or Args:"
+        prose_to_unicode(knob.help)
+    assert bool(claim.sees) == claim.headline, "a headline says what one sees, and only it"
+    assert not claim.sees or claim.sees.endswith(".")
     for control in claim.controls:
         assert set(control.knobs) <= set(claim.knobs)
         for knob, value in control.knobs.items():
@@ -294,6 +298,7 @@ def test_claim_holds_and_every_part_can_fail(page, name, seeds):
     parts = [part for part, _ in evidence.leaves if part]
     never = [part for part in parts if part not in able]
     assert not never, f"no control and no planted bug that names it refutes {never}"
+    assert evidence.parts or evidence.name, "a number has a name: at_least(...).named('overlap')"
 
 
 @every_claim

@@ -17,7 +17,7 @@ from principia.lab.course.stubs import stub_of
 ROOT = Path(__file__).parents[2]
 CHAPTERS = catalog.chapters()
 PAGES = [page for chapter in CHAPTERS for page in chapter.pages]
-LONGEST = {"": 450, "claims": 450, "experiments": 250}  # lines of a file in each room
+LONGEST = {"": 450, "claims": 450, "experiments": 300}  # lines of a file below its docstring
 DECLARES = {"claim": "claims", "experiment": "experiments", "callback": "experiments"}
 FILES = [
     pytest.param(page, room, id=f"{page.key}, {room or 'page'}")
@@ -44,7 +44,10 @@ def decorators(node):
 
 @every_file
 def test_a_file_can_be_read_in_a_sitting(page, room):
-    assert len(source(page, room).splitlines()) <= LONGEST[room]
+    text = source(page, room)
+    body = ast.parse(text).body
+    above = body[0].end_lineno if room else 0  # of claims, what the knobs are
+    assert len(text.splitlines()) - above <= LONGEST[room]
 
 
 @every_file

@@ -1,4 +1,25 @@
-r"""The Hopfield network: what is true of it, and what would refute it."""
+r"""The Hopfield network: what is true of it, and what would refute it.
+
+Knobs:
+    n: Units of a network.
+    s: Patterns that it stores.
+    nets: Independent networks that are measured.
+    order: Whether units take turns or all move at once; at once, energy may rise.
+    states: Random states that are looked at.
+    diagonal: Whether a unit keeps a coupling to itself, which the theory forbids.
+    chance: The chance of +1 in a pattern; at 1/2 patterns are unlike each other.
+    factor: Whether the integral has its factor, which prints forget.
+    rule: How patterns are stored; of stable bits, which rule foretells them.
+    recalled: Patterns from which recall begins.
+    excess: How many times the load that theory is asked about is stored.
+    feedback: How much of the noise of turned bits turns further ones; 1 in truth.
+    load: Patterns a unit that are stored, below the critical 0.138.
+    beyond: Patterns a unit that are stored, above the critical 0.138.
+    longest: The largest network, as the logarithm of its units.
+    share: How many times the patterns of the theorem are stored.
+    logarithm: The logarithm in the capacity; only the natural one is right.
+    bias: The threshold of every unit; with one, a pattern and its negative differ.
+"""
 
 import itertools
 import math
@@ -321,6 +342,7 @@ def _iterated(load: float, feedback: float) -> tuple[float, float]:
         Control({"beyond": 0.12}, ["above", "the fall between"], "a load below the critical one"),
     ],
     source="Amit, Gutfreund and Sompolinsky 1985", headline=True,
+    sees="Recalled patterns lie on the mean-field curve, near 1, and fall off its cliff at 0.138.",
 )
 def phase_transition(
     seed: Seed, *, load: Annotated[float, Range(0.02, 0.25)] = 0.12,

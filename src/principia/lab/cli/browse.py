@@ -9,7 +9,7 @@ import principia
 from principia.lab.cli.terminal import counted, fancy, say, table
 from principia.lab.course import catalog
 from principia.lab.course.formula import prose_to_unicode, to_unicode
-from principia.lab.params import suggestion, usage_error
+from principia.lab.params import suggestion, text_of, usage_error
 
 if TYPE_CHECKING:
     from principia.lab.course.catalog import Page
@@ -78,8 +78,8 @@ def show(key: str) -> None:
             say(f"    control {control.said}")
         say(f"    source: {claim.source}")
         for knob in claim.knobs.values():
-            help_text = f", {knob.help}" if knob.help else ""
-            say(f"    --set {knob.name}={knob.default}   ({knob.domain.text}{help_text})")
+            help_text = f": {prose_to_unicode(knob.help)}" if knob.help else ""
+            say(f"    --set {knob.name}={text_of(knob.default)}   ({knob.domain.text}{help_text})")
         if claim.misprint:
             say(f"    often misprinted: {prose_to_unicode(claim.misprint)}")
     if page.claim_names:

@@ -16,6 +16,7 @@ import threading
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures.process import BrokenProcessPool
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from principia.lab.course import catalog
@@ -25,13 +26,11 @@ from principia.lab.environment import cores, environment, use_threads
 from principia.lab.params import Failure
 
 if TYPE_CHECKING:
-    from principia.lab.evidence.claims import Finding, Observation
+    from principia.lab.evidence.claims import Finding
 
 __all__ = ["check_all", "document", "to_json"]
 
 Selection = Sequence[tuple[Page, str]]
-# the measure, the controls, the code that measured
-Found = tuple["Observation", tuple["Observation", ...], str]
 
 
 def check_all(
@@ -55,20 +54,24 @@ def check_all(
         (page.key, claim, seed, dict(knobs or {})) for page, claim in selection for seed in seeds
     ]
     workers = min(jobs or cores(), len(tasks))
-    results: dict[tuple[str, str, int], Found] = {}
+    results: dict[tuple[str, str, int], Finding] = {}
     for (key, claim, seed, _), found in _run(tasks, workers):
         results[key, claim, seed] = found
         done(f"{key.split('/')[-1]}:{claim}")
-    from principia.lab.evidence.claims import Finding
+    return [
+        _joined([results[page.key, claim, seed] for seed in seeds]) for page, claim in selection
+    ]
 
-    findings = []
-    for page, claim in selection:
-        found = [results[page.key, claim, seed] for seed in seeds]
-        measures, broken, codes = zip(*found, strict=True)
-        controls = tuple(itertools.chain(*broken))
-        code = codes[0] if len(set(codes)) == 1 else ""  # it was edited while it was measured
-        findings.append(Finding(page.key, claim, measures, controls, code))
-    return findings
+
+def _joined(found: Sequence[Finding]) -> Finding:
+    """Put the findings of one claim on several seeds together."""
+    codes = {one.code for one in found}
+    return replace(
+        found[0],
+        measures=tuple(itertools.chain(*(one.measures for one in found))),
+        controls=tuple(itertools.chain(*(one.controls for one in found))),
+        code=codes.pop() if len(codes) == 1 else "",  # it was edited while it was measured
+    )
 
 
 def document(findings: Sequence[Finding]) -> dict[str, Any]:
@@ -84,7 +87,7 @@ def to_json(findings: Sequence[Finding]) -> str:
 Task = tuple[str, str, int, dict[str, Any]]
 
 
-def _run(tasks: Sequence[Task], workers: int) -> Iterator[tuple[Task, Found]]:
+def _run(tasks: Sequence[Task], workers: int) -> Iterator[tuple[Task, Finding]]:
     """Yield every task with its result, in the order in which they finish."""
     if workers <= 1:
         use_threads(1)
@@ -125,9 +128,9 @@ def _outlive_nobody() -> None:
         os._exit(1)
 
 
-def _work(task: Task) -> Found:
+def _work(task: Task) -> Finding:
     key, name, seed, knobs = task
-    from principia.lab.evidence.claims import Observation
+    from principia.lab.evidence.claims import Finding, Observation
 
     page = catalog.page(key)
     note(page)
@@ -137,6 +140,5 @@ def _work(task: Task) -> Found:
     except Exception as error:  # a page under construction: its neighbors are checked all the same
         message = " ".join(f"{key} cannot be imported: {type(error).__name__}: {error}".split())
         broken = Observation(seed, {}, error=message, trace=traceback.format_exc())
-        return broken, (broken,), code
-    finding = claims[name].check([seed], **knobs)
-    return finding.measures[0], finding.controls, code
+        return Finding(key, name, (broken,), (broken,), code)
+    return replace(claims[name].check([seed], **knobs), code=code)

@@ -9,6 +9,7 @@ every seed: a check that cannot fail is no check, and neither is a part of one.
 from __future__ import annotations
 
 import inspect
+import sys
 import traceback
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -16,7 +17,7 @@ from typing import Any, Literal, final
 
 from principia.lab.course.rooms import page_key
 from principia.lab.evidence.evidence import Evidence
-from principia.lab.params import Knob, UsageError, knobs_of, settings, usage_error
+from principia.lab.params import Knob, UsageError, knobs_of, meanings, settings, usage_error
 from principia.lab.seeds import Seed
 
 __all__ = ["Claim", "Control", "Finding", "Findings", "Observation", "claim"]
@@ -130,6 +131,7 @@ class Finding:
     measures: tuple[Observation, ...]
     controls: tuple[Observation, ...]
     code: str = ""  # the fingerprint of what measured it, where that is known
+    meanings: Mapping[str, str] = field(default_factory=dict)  # what each knob is
 
     def __repr__(self) -> str:
         """Say whether it passed, and why not."""
@@ -186,6 +188,7 @@ class Finding:
             "page": self.page,
             "claim": self.claim,
             "passed": self.passed,
+            "knobs": dict(self.meanings),
             "measures": [one.to_json() for one in self.measures],
             "controls": [one.to_json() for one in self.controls],
         }
@@ -197,7 +200,8 @@ class Finding:
             tuple(Observation.from_json(one) for one in plain[what])
             for what in ("measures", "controls")
         )
-        return cls(plain["page"], plain["claim"], measures, controls, plain.get("code", ""))
+        code, meanings = plain.get("code", ""), plain.get("knobs", {})
+        return cls(plain["page"], plain["claim"], measures, controls, code, meanings)
 
 
 @final
@@ -237,6 +241,8 @@ class Claim:
     misprint: str = ""
     headline: bool = False
     no_component: str = ""
+    sees: str = ""
+    no_figure: str = ""
 
     def __post_init__(self) -> None:
         """Let `help` tell what it states."""
@@ -274,8 +280,12 @@ class Claim:
 
     @property
     def knobs(self) -> Mapping[str, Knob]:
-        """What can be turned, by name."""
-        return knobs_of(self.function)
+        """What can be turned, by name; what its own `Args:` leave out, the room's `Knobs:` tell."""
+        shared = meanings(sys.modules[self.function.__module__].__doc__ or "", "Knobs")
+        return {
+            name: knob if knob.help else replace(knob, help=shared.get(name, ""))
+            for name, knob in knobs_of(self.function).items()
+        }
 
     def defaults(self) -> dict[str, Any]:
         """Give the value of every knob when nobody turns it."""
@@ -322,7 +332,8 @@ class Claim:
             for seed in seeds
             for one in self.controls
         )
-        return Finding(self.page, self.name, measures, controls)
+        meanings = {name: knob.help for name, knob in self.knobs.items()}
+        return Finding(self.page, self.name, measures, controls, meanings=meanings)
 
     def __call__(self, seed: int = 0, /, **knobs: Any) -> Evidence:
         """Measure, as a plain call."""
@@ -338,6 +349,8 @@ def claim(
     misprint: str = "",
     headline: bool = False,
     no_component: str = "",
+    sees: str = "",
+    no_figure: str = "",
 ) -> Callable[[Callable[..., Evidence]], Claim]:
     """Declare the decorated function as a claim of its page.
 
@@ -350,6 +363,9 @@ def claim(
         headline: Whether the tour shows this claim for its chapter; one a chapter.
         no_component: Why it runs no component of the course, if it does not: in one clause, that it
             is about mathematics itself, or whose component it runs.
+        sees: Of a headline, what one sees in its figure, in one sentence.
+        no_figure: Why measured values beside expected ones are all that there is to see, if it
+            declares no figure of its own.
     """
     listed = tuple(controls)
     if not listed and control:
@@ -367,6 +383,8 @@ def claim(
                 f"claim: {function.__name__} must have control= or controls=; got both. "
                 "Move the first into the list, as Control({...}, refutes=[...])."
             )
-        return Claim(function, listed, source, misprint, headline, no_component)
+        return Claim(
+            function, listed, source, misprint, headline, no_component, sees, no_figure
+        )
 
     return declare

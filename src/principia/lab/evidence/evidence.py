@@ -113,6 +113,7 @@ class Evidence:
     parts: tuple[tuple[str, Evidence], ...] = ()
     plot: Plot | None = None
     speaker: str = ""  # the part whose numbers stand for all, where that is not the loudest
+    name: str = ""  # what the number is, in words; a part has its name from the whole
 
     def __repr__(self) -> str:
         """Give the verdict and the numbers."""
@@ -161,7 +162,8 @@ class Evidence:
         before, sign, against, plus = _SIGNS[self.relation]
         sign = against if self.refuted else sign
         slack = f" {plus} {short(self.tolerance)}" if self.tolerance else ""
-        text = f"{before}{short(self.measured)} {sign} {short(self.expected)}{slack}"
+        called = f"{self.name}: " if self.name else ""
+        text = f"{called}{before}{short(self.measured)} {sign} {short(self.expected)}{slack}"
         return f"{text} ({self.detail})" if self.detail else text
 
     def speaking(self, name: str) -> Evidence:
@@ -171,6 +173,10 @@ class Evidence:
         return replace(
             told, measured=leaf.measured, expected=leaf.expected, tolerance=leaf.tolerance
         )
+
+    def named(self, name: str) -> Evidence:
+        """Return the same evidence with a name for its number: `at_least(...).named("overlap")`."""
+        return replace(self, name=name)
 
     def drawn(
         self, *series: Series, x: str, y: str, log: Literal["", "x", "y", "xy"] = ""
@@ -189,12 +195,14 @@ class Evidence:
             "verdict": self.verdict,
             "detail": self.detail,
         }
+        if self.name:
+            described["name"] = self.name
         if self.interval is not None:
             described["interval"] = [_plain(end) for end in self.interval]
         if self.speaker:
             described["speaker"] = self.speaker
         if self.parts:
-            described["parts"] = [{"name": name, **part.to_json()} for name, part in self.parts]
+            described["parts"] = [{**part.to_json(), "name": name} for name, part in self.parts]
         if self.plot is not None:
             described["picture"] = self.plot.to_json()
         return described
@@ -202,7 +210,9 @@ class Evidence:
     @classmethod
     def from_json(cls, plain: Mapping[str, Any]) -> Evidence:
         """Take the evidence back from plain data."""
-        parts = tuple((one["name"], cls.from_json(one)) for one in plain.get("parts", ()))
+        parts = tuple(
+            (one["name"], replace(cls.from_json(one), name="")) for one in plain.get("parts", ())
+        )
         interval = plain.get("interval")
         return cls(
             relation=plain["relation"],
@@ -216,6 +226,7 @@ class Evidence:
             parts=parts,
             plot=Plot.from_json(plain["picture"]) if "picture" in plain else None,
             speaker=plain.get("speaker", ""),
+            name=plain.get("name", ""),
         )
 
 

@@ -31,6 +31,7 @@ from principia.lab.params.knobs import (
     check_params,
     checked,
     knobs_of,
+    meanings,
     settings,
     text_of,
 )
@@ -39,6 +40,6 @@ __all__ = [
     "MADE_WITH", "REQUIRED", "Bits", "Choice", "Domain", "Each", "Entries", "Failure", "Jobs",
     "Knob", "Maybe", "NonNegativeFloat", "NonNegativeInt", "OrPart", "Outside", "PositiveFloat",
     "PositiveInt", "Range", "SeedNumber", "Seeds", "Signs", "Switch", "Text", "UnitInterval",
-    "UsageError", "check_params", "checked", "domain_of", "knobs_of", "settings", "shown",
-    "suggestion", "text_of", "usage_error",
+    "UsageError", "check_params", "checked", "domain_of", "knobs_of", "meanings", "settings",
+    "shown", "suggestion", "text_of", "usage_error",
 ]

@@ -20,7 +20,8 @@ from principia.lab.params.domains import Domain, Maybe, Range, domain_of
 from principia.lab.params.errors import UsageError, shown, suggestion, usage_error
 
 __all__ = [
-    "MADE_WITH", "REQUIRED", "Knob", "check_params", "checked", "knobs_of", "settings", "text_of",
+    "MADE_WITH", "REQUIRED", "Knob", "check_params", "checked", "knobs_of", "meanings",
+    "settings", "text_of",
 ]
 
 MADE_WITH = "_made_with"  # what a checked constructor was given is kept under this name
@@ -100,8 +101,18 @@ def _described_arguments(function: Callable[..., Any]) -> dict[str, str]:
         documented = sys.modules[function.__module__]
         for part in function.__qualname__.split(".")[:-1]:
             documented = getattr(documented, part, None)
-    doc = inspect.getdoc(documented) or ""
-    section = re.search(r"^Args:\n((?:[ \t]+.*\n?|\n)+)", doc, re.MULTILINE)
+    return dict(meanings(inspect.getdoc(documented) or "", "Args"))
+
+
+@functools.cache
+def meanings(doc: str, title: str) -> Mapping[str, str]:
+    """Read `name: text` from a section of a docstring.
+
+    Example:
+        >>> dict(meanings("What it is.\\n\\nKnobs:\\n    n: Units\\n        of a layer.", "Knobs"))
+        {'n': 'Units of a layer.'}
+    """
+    section = re.search(rf"^{title}:\n((?:[ \t]+.*\n?|\n)+)", doc, re.MULTILINE)
     if not section:
         return {}
     body = inspect.cleandoc(section.group(1))
