@@ -106,10 +106,10 @@ def _described_arguments(function: Callable[..., Any]) -> dict[str, str]:
 
 @functools.cache
 def meanings(doc: str, title: str) -> Mapping[str, str]:
-    """Read `name: text` from a section of a docstring.
+    r"""Read `name: text` from a section of a docstring.
 
     Example:
-        >>> dict(meanings("What it is.\\n\\nKnobs:\\n    n: Units\\n        of a layer.", "Knobs"))
+        >>> dict(meanings("What it is.\n\nKnobs:\n    n: Units\n        of a layer.", "Knobs"))
         {'n': 'Units of a layer.'}
     """
     section = re.search(rf"^{title}:\n((?:[ \t]+.*\n?|\n)+)", doc, re.MULTILINE)
