@@ -36,7 +36,7 @@ def test_a_claim_that_holds_with_its_control_refuted():
     assert finding.complaints == ()
     assert finding.key == "lab/test_claims:sample"
     described = finding.to_json()
-    assert set(described) == {"page", "claim", "passed", "measures", "controls"}
+    assert set(described) == {"page", "claim", "passed", "knobs", "measures", "controls"}
     assert [one["seed"] for one in described["measures"]] == [0, 1]
     assert described["controls"][0]["knobs"] == {"shift": 2.0}
     assert finding_figure(finding).data
