@@ -9,17 +9,20 @@ from __future__ import annotations
 import html
 import json
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    import plotly.graph_objects as go
+
     from principia.lab.course.catalog import Page
     from principia.lab.evidence.claims import Claim, Finding
     from principia.lab.evidence.evidence import Evidence
+    from principia.lab.heroes import Hero
     from principia.lab.runs.folders import RunFolder
 
-__all__ = ["claim_bundle", "evidence_bundle", "finding_bundle", "findings_bundle", "page_bundle",
-           "run_bundle"]
+__all__ = ["claim_bundle", "evidence_bundle", "finding_bundle", "findings_bundle", "hero_bundle",
+           "page_bundle", "run_bundle"]
 
 Bundle = dict[str, Any]
 WIDTH = 100  # letters of a line above a figure
@@ -87,6 +90,13 @@ def claim_bundle(claim: Claim) -> Bundle:
     return {"text/plain": repr(claim), "text/markdown": "\n\n".join(filter(None, parts))}
 
 
+def hero_bundle(hero: Hero) -> Bundle:
+    """Play the moving picture of a page."""
+    from principia.lab.figures import hero_figure
+
+    return _forms(hero_figure(hero), repr(hero))
+
+
 def run_bundle(folder: RunFolder) -> Bundle:
     """Draw the first figure of a run under its numbers and goals; the others are in `figures()`."""
     result = folder.result or {}
@@ -117,6 +127,13 @@ def _figure_bundle(figure: Any, lines: Sequence[str], brief: str) -> Bundle:
                "automargin": False},
         margin={"t": 50 + room}, height=(drawn.layout.height or 380) + room,
     )
-    renderers: Mapping[str, Any] = drawn._repr_mimebundle_() or {}
+    return _forms(drawn, brief)
+
+
+def _forms(drawn: go.Figure, brief: str) -> Bundle:
+    renderers = dict(drawn._repr_mimebundle_() or {})
+    for name, address in (drawn.layout.meta or {}).get("sounds", ()):
+        player = f'<audio controls src="{address}" aria-label="{html.escape(name)}"></audio>'
+        renderers["text/html"] = renderers.get("text/html", "") + player
     return {"application/vnd.plotly.v1+json": json.loads(drawn.to_json()), **renderers,
             "text/plain": brief}

@@ -1,19 +1,94 @@
 r"""The Hopfield network: what it reaches on data."""
 
+import functools
 import itertools
 from typing import Annotated, Literal
 
 import torch
+from torch import Tensor
 
 from principia.connectionism.claims.hopfield import end_overlaps, overlap_curve
-from principia.connectionism.hopfield import Hopfield
+from principia.connectionism.hopfield import Hopfield, overlap
 from principia.lab import figures
 from principia.lab.data.mnist import embedded_mnist
+from principia.lab.data.synthetic import random_signs
 from principia.lab.evidence import Plot, Series
-from principia.lab.params import Range
+from principia.lab.heroes import hero
+from principia.lab.params import Range, UnitInterval
+from principia.lab.pictures import Image, Label, Panels
 from principia.lab.runs import Run, at_least_goal, at_most_goal, experiment
+from principia.lab.seeds import Seed
 
 RULES: tuple[Literal["hebb", "projection"], ...] = ("hebb", "projection")
+LETTER = """
+................
+..##########....
+..###########...
+..##.......###..
+..##........##..
+..##........##..
+..##.......###..
+..###########...
+..##########....
+..##............
+..##............
+..##............
+..##............
+..##............
+................
+................
+"""
+MOMENTS = 24  # of the moving picture, in which every unit has two turns
+SIDE = 16
+
+
+@hero(moves="time", frames=MOMENTS + 1)
+def valleys(
+    seed: Seed, *, damage: UnitInterval = 0.3, stored: Annotated[int, Range(1, 60)] = 12,
+    time: Annotated[int, Range(0, MOMENTS)] = 12,
+) -> Panels:
+    """Recall is rolling downhill; past 0.138 patterns a unit the valleys vanish all at once.
+
+    Args:
+        damage: Share of the letter's pixels that are drawn anew.
+        stored: Patterns that the net remembers, the letter among them; beyond 35 it breaks.
+        time: How many units have had their turn, in twelfths of all.
+    """
+    n = SIDE**2
+    letters, energies, overlaps = _walk(seed, damage, stored)
+    color = "green" if overlaps[time] > 0.9 else "red"
+    return Panels((
+        Plot((Image(letters[time].reshape(SIDE, SIDE), low=-1, high=1),), title="the state",
+             square=True, bare=True),
+        Plot((
+            Series("energy", range(MOMENTS + 1), energies, "gray", "line"),
+            Series("now", [time], energies[[time]], color, "points"),
+        ), x="time", y="energy", title="it only falls"),
+        Plot((
+            overlap_curve(60 / n), Series("now", [stored / n], overlaps[[time]], color, "points"),
+            Label(f"{stored} patterns", stored / n, overlaps[time], color, side="right"),
+        ), x="patterns a unit", y="overlap with the letter", title="the cliff",
+            x_range=(0, 60 / n), y_range=(-0.05, 1.1)),
+    ))
+
+
+@functools.lru_cache(maxsize=4)  # all frames are moments of one walk
+def _walk(seed: Seed, damage: float, stored: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Let a damaged letter be recalled; give its states, their energies and overlaps."""
+    rng, n = seed.torch(), SIDE**2
+    letter = torch.tensor([1.0 if mark == "#" else -1.0 for mark in LETTER if mark in ".#"])
+    patterns = torch.cat([letter[None].double(), random_signs(rng, stored - 1, n)])
+    net, state = Hopfield(n).store(patterns), patterns[:1].clone()
+    hit = torch.rand(n, generator=rng) < damage
+    state[:, hit] = random_signs(rng, 1, int(hit.sum()))
+    turns = torch.cat([torch.randperm(n, generator=rng) for _ in range(2)]).chunk(MOMENTS)
+    walk = [state]
+    for units in turns:
+        for unit in units.split(1):
+            state = net.update(state, unit)
+        walk.append(state)
+    states = torch.cat(walk)
+    return states, net.energy(states), overlap(states, patterns[0])
 
 
 @experiment(

@@ -3,13 +3,17 @@
 import inspect
 import re
 import sys
+import tempfile
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import principia
+from principia.lab.cli.measure import pair
 from principia.lab.cli.terminal import counted, fancy, say, table
 from principia.lab.course import catalog
 from principia.lab.course.formula import prose_to_unicode, to_unicode
-from principia.lab.params import suggestion, text_of, usage_error
+from principia.lab.params import UsageError, suggestion, text_of, usage_error
+from principia.lab.storage import need_writable, write_text
 
 if TYPE_CHECKING:
     from principia.lab.course.catalog import Page
@@ -41,12 +45,19 @@ def ls(chapter: str | None = None) -> None:
         say("Look at a page with: principia show KEY", style="dim")
 
 
-def show(key: str) -> None:
+def show(key: str, *, hero: str | None = None, set_: tuple[str, ...] = ()) -> None:
     """Show a page: story, formula, API, claims with their last evidence, experiments.
 
     Args:
         key: Key of a page, such as connectionism/hopfield.
+        hero: Write its moving picture to a file: .html, which plays, or .png, which does not.
+        set_: Turn a knob of the moving picture, as knob=value; may be repeated.
     """
+    if hero is not None:
+        _write_hero(catalog.page(key, "show"), Path(hero), set_)
+        return
+    if set_:
+        raise UsageError("show: --set turns a knob of the moving picture. Add --hero FILE.html.")
     from principia.lab.course.fingerprint import Sources
     from principia.lab.evidence.kept import last_finding
     from principia.lab.training.factories import callback_factories
@@ -65,6 +76,10 @@ def show(key: str) -> None:
         say()
         for symbol, meaning in text.symbols:
             say(f"    {prose_to_unicode(symbol)}: {prose_to_unicode(meaning)}")
+    if page.hero_name:
+        _heading("Moving picture")
+        say(prose_to_unicode(page.hero().statement))
+        say(f"    principia show {page.key} --hero {page.hero_name}.html", style="dim")
     _heading("Components")
     for component in page.components():
         say(component.signature, style="bold")
@@ -74,6 +89,8 @@ def show(key: str) -> None:
         found = last_finding(page, name, sources)
         say(f"{name}: {_status(found)}", style="yellow" if found and found.stale else "bold")
         say(f"    {prose_to_unicode(claim.statement)}")
+        if claim.sees:
+            say(f"    {prose_to_unicode(claim.sees)}")
         for control in claim.controls:
             say(f"    control {control.said}")
         say(f"    source: {claim.source}")
@@ -105,6 +122,34 @@ def show(key: str) -> None:
         say(reference.text)
     say()
     say(f"principia check {page.key}", style="dim")
+
+
+def _write_hero(page: "Page", path: Path, pairs: tuple[str, ...]) -> None:
+    if path.suffix not in (".html", ".png"):
+        raise usage_error("show", "--hero", "a file that ends in .html or .png", str(path))
+    need_writable("show", path)
+    one = page.hero()
+    knobs = one.chosen(dict(pair("show", text) for text in pairs))
+    from principia.lab.figures import hero_figure
+
+    moving = path.suffix == ".html"
+    figure = hero_figure(one, recorded=moving, **knobs)
+    pace = {"frame": {"duration": 90, "redraw": True}, "transition": {"duration": 0}}
+    shown = figure.to_html(
+        include_plotlyjs=True, auto_play=moving, animation_opts=pace,
+        config={"displaylogo": False, "plotlyServerURL": ""},
+    )
+    if moving:
+        write_text(path, shown)
+    else:
+        from principia.lab.browser import screenshot
+
+        with tempfile.TemporaryDirectory() as folder:
+            drawn = Path(folder) / "hero.html"
+            write_text(drawn, shown)
+            screenshot(drawn, path, width=1000, height=figure.layout.height + 20, owner="show")
+    say(f"{prose_to_unicode(one.statement)}")
+    say(f"Picture: {path}")
 
 
 def callbacks() -> None:

@@ -28,6 +28,7 @@ from principia.lab.params import UsageError, suggestion, usage_error
 
 if TYPE_CHECKING:
     from principia.lab.evidence.claims import Claim
+    from principia.lab.heroes import Hero
     from principia.lab.runs.experiments import Experiment
 
 __all__ = [
@@ -186,6 +187,11 @@ class Page:
         return tuple(name for name, _ in self._decorated("experiments", "callback"))
 
     @functools.cached_property
+    def hero_name(self) -> str:
+        """The picture that opens the page; "" without one."""
+        return next((name for name, _ in self._decorated("experiments", "hero")), "")
+
+    @functools.cached_property
     def misprint_names(self) -> tuple[str, ...]:
         """The claims whose control is a misprint."""
         found = self._decorated("claims", "claim")
@@ -229,6 +235,16 @@ class Page:
         from principia.lab.runs.experiments import Experiment
 
         return {one.name: one for one in _declared(self.load("experiments"), Experiment)}
+
+    def hero(self) -> Hero:
+        """Import the experiments and give the picture that opens the page."""
+        from principia.lab.heroes import Hero
+
+        found = _declared(self.load("experiments"), Hero)
+        if not found:
+            raise usage_error("hero", "KEY", "a page with a moving picture", self.key,
+                              "principia ls marks them.")
+        return found[0]
 
 
 def _outline(source: str, filename: str) -> ast.Module:

@@ -8,18 +8,17 @@ measure does not pass, and an undecided control does not count as refuted.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal, final
 
-import numpy as np
+from principia.lab.pictures.marks import Mark, Role, Series, plain_number
+from principia.lab.pictures.picture import Picture, Plot, picture_from_json
 
 __all__ = ["Evidence", "Plot", "Relation", "Role", "Series", "Verdict", "short"]
 
 Verdict = Literal["holds", "refuted", "undecided"]
 Relation = Literal["=", "<=", ">=", "slope", "->", "law", "all"]
-Role = Literal["measured", "predicted", "bound", "other"]
-Style = Literal["points", "line", "steps", "bars"]
 
 _SIGNS = {  # words before, sign when it holds, sign when it is refuted, sign of the slack
     "=": ("", "=", "≠", "±"),
@@ -29,72 +28,6 @@ _SIGNS = {  # words before, sign when it holds, sign when it is refuted, sign of
     "->": ("", "→", "↛", "±"),
     "law": ("p = ", "≥", "<", "±"),
 }
-
-
-@final
-@dataclass(frozen=True)
-class Series:
-    """One curve or cloud of a plot.
-
-    Args:
-        name: What the legend says.
-        x: Where: a sequence of numbers or words.
-        y: What: a sequence of numbers, an array or a tensor.
-        role: Decides the color: measured, predicted, bound or other.
-        style: Points, line, steps or bars; by default points if measured, else a line.
-        error: Half-lengths of error bars, if any.
-    """
-
-    name: str
-    x: Any
-    y: Any
-    role: Role = "measured"
-    style: Style | None = None
-    error: Any = None
-
-    def __post_init__(self) -> None:
-        """Cut tensors off their graph, which can neither be written nor sent elsewhere."""
-        for name in ("x", "y", "error"):
-            object.__setattr__(self, name, _detached(getattr(self, name)))
-
-    def to_json(self) -> dict[str, Any]:
-        """Give the series as plain lists."""
-        described: dict[str, Any] = {"name": self.name, "role": self.role}
-        described["style"] = self.style or ("points" if self.role == "measured" else "line")
-        described["x"] = [one if isinstance(one, str) else _plain(one) for one in self.x]
-        described["y"] = _plain_list(self.y)
-        if self.error is not None:
-            described["error"] = _plain_list(self.error)
-        return described
-
-    @classmethod
-    def from_json(cls, plain: Mapping[str, Any]) -> Series:
-        """Take the series back from plain data."""
-        numbers = {name: _numbers(plain[name]) for name in ("y", "error") if name in plain}
-        x = [one if isinstance(one, str) else float(one) for one in plain["x"]]
-        return cls(plain["name"], x, role=plain["role"], style=plain["style"], **numbers)
-
-
-@final
-@dataclass(frozen=True)
-class Plot:
-    """What a figure needs: series, axis titles and which axes are logarithmic."""
-
-    series: tuple[Series, ...]
-    x: str = ""
-    y: str = ""
-    log: Literal["", "x", "y", "xy"] = ""
-
-    def to_json(self) -> dict[str, Any]:
-        """Give the plot as plain data."""
-        series = [one.to_json() for one in self.series]
-        return {"x": self.x, "y": self.y, "log": self.log, "series": series}
-
-    @classmethod
-    def from_json(cls, plain: Mapping[str, Any]) -> Plot:
-        """Take the plot back from plain data."""
-        series = tuple(Series.from_json(one) for one in plain["series"])
-        return cls(series, plain["x"], plain["y"], plain["log"])
 
 
 @final
@@ -111,7 +44,7 @@ class Evidence:
     detail: str = ""
     interval: tuple[float, float] | None = None
     parts: tuple[tuple[str, Evidence], ...] = ()
-    plot: Plot | None = None
+    plot: Picture | None = None
     speaker: str = ""  # the part whose numbers stand for all, where that is not the loudest
     name: str = ""  # what the number is, in words; a part has its name from the whole
 
@@ -179,10 +112,14 @@ class Evidence:
         return replace(self, name=name)
 
     def drawn(
-        self, *series: Series, x: str, y: str, log: Literal["", "x", "y", "xy"] = ""
+        self, *marks: Mark, x: str, y: str, log: Literal["", "x", "y", "xy"] = ""
     ) -> Evidence:
-        """Return the same evidence with the series behind it as its plot."""
-        return replace(self, plot=Plot(series, x, y, log))
+        """Return the same evidence with what is behind it as its plot, on axes with titles."""
+        return replace(self, plot=Plot(marks, x, y, log))
+
+    def pictured(self, picture: Picture) -> Evidence:
+        """Return the same evidence with a picture of what is behind it, be it still or moving."""
+        return replace(self, plot=picture)
 
     def to_json(self) -> dict[str, Any]:
         """Give the evidence as plain data: no NaN, no infinity (both become words)."""
@@ -224,14 +161,10 @@ class Evidence:
             detail=plain["detail"],
             interval=(float(interval[0]), float(interval[1])) if interval else None,
             parts=parts,
-            plot=Plot.from_json(plain["picture"]) if "picture" in plain else None,
+            plot=picture_from_json(plain["picture"]) if "picture" in plain else None,
             speaker=plain.get("speaker", ""),
             name=plain.get("name", ""),
         )
-
-
-def _numbers(values: Iterable[Any]) -> list[float]:
-    return [float(one) for one in values]  # words such as nan and inf, too
 
 
 def short(value: float) -> str:
@@ -242,20 +175,5 @@ def short(value: float) -> str:
 
 
 def _plain(value: Any) -> float | int | str:
-    number = _plain_number(value)
+    number = plain_number(value)
     return number if math.isfinite(number) else str(number)
-
-
-def _plain_number(value: Any) -> float | int:
-    number = float(value)
-    return int(number) if number.is_integer() and abs(number) < 2**53 else number
-
-
-def _detached(values: Any) -> Any:
-    if isinstance(values, (list, tuple)):
-        return [_detached(one) for one in values]
-    return values.detach() if hasattr(values, "detach") else values
-
-
-def _plain_list(values: Any) -> list[float | int | str]:
-    return [_plain(one) for one in np.asarray(values, dtype=np.float64).ravel()]

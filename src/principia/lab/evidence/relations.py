@@ -49,8 +49,7 @@ def equal(measured: Any, expected: Any, *, tol: Any, why: str, detail: str = "")
                 Series("measured", want[seen].tolist(), got[seen].tolist()),
                 Series("predicted", ends, ends, role="predicted"),
             ),
-            x="predicted",
-            y="measured",
+            x="predicted", y="measured", generic=True,
         )
     return Evidence(
         relation="=",
@@ -301,7 +300,7 @@ def follows(samples: Any, law: Any, *, why: str, level: float = 1e-6) -> Evidenc
             Series("measured", draws[seen].tolist(), empirical[seen].tolist(), style="steps"),
             Series("predicted", draws[seen].tolist(), predicted[seen].tolist(), role="predicted"),
         ),
-        x="value",
+        x="measured values",
         y="cumulative probability",
     )
     distance = float(result.statistic)  # type: ignore[attr-defined]
@@ -327,7 +326,9 @@ def every(parts: Mapping[str, Evidence]) -> Evidence:
         verdict = "holds"
     named = tuple(parts.items())
     leaf = Evidence("all", 0.0, 0.0, 0.0, "", verdict, parts=named).decisive[1]
-    plot = next((part.plot for part in parts.values() if part.plot is not None), None)
+    drawn = [part.plot for part in parts.values() if part.plot is not None]
+    own = [plot for plot in drawn if not (isinstance(plot, Plot) and plot.generic)]
+    plot = next(iter([*own, *drawn]), None)
     why = "; ".join(dict.fromkeys(part.why for part in parts.values()))
     return Evidence(
         "all", leaf.measured, leaf.expected, leaf.tolerance, why, verdict, parts=named,
@@ -352,8 +353,7 @@ def _bounded(
                 Series("measured", index, got[seen].tolist()),
                 Series("bound", index, limit[seen].tolist(), role="bound"),
             ),
-            x="case, sorted by its bound",
-            y="value",
+            x="case, sorted by its bound", y="measured", generic=True,
         )
     return Evidence(
         relation=relation,

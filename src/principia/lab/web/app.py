@@ -14,7 +14,7 @@ import principia
 from principia.lab.course import catalog, fingerprint
 from principia.lab.environment import cores
 from principia.lab.web.gate.answers import KeptAnswers, answer_errors
-from principia.lab.web.pages import claims_api, playground_api
+from principia.lab.web.pages import claims_api, heroes_api, playground_api
 from principia.lab.web.pages import views as page_views
 from principia.lab.web.pages.content import search_index
 from principia.lab.web.pages.playgrounds import Playgrounds
@@ -61,6 +61,6 @@ def create_app(runs_dir: Path, *, data_dir: str | None = None) -> FastAPI:
     app.state.plotly = get_plotlyjs().encode()
     app.state.index = search_index(page_views.HERE.page)  # which reads every page, once and for all
     answer_errors(app)
-    for module in (claims_api, runs_api, playground_api, runs_views, page_views):
+    for module in (claims_api, heroes_api, runs_api, playground_api, runs_views, page_views):
         app.include_router(module.router)
     return app

@@ -27,7 +27,7 @@ from principia.lab.runs.experiments import Experiment
 from principia.lab.training.factories import callback_factories
 
 __all__ = [
-    "ClaimView", "ComponentView", "ExperimentView", "Field", "PageView", "CallbackView",
+    "CallbackView", "ClaimView", "ComponentView", "ExperimentView", "Field", "HeroView", "PageView",
     "ScoreView", "fields", "page_view", "page_views", "score_view", "search_index",
 ]
 
@@ -119,6 +119,7 @@ class ClaimView:
     fields: tuple[Field, ...]
     controls: tuple[ControlView, ...]
     misprint: Markup
+    sees: Markup
     command: str
 
     @property
@@ -149,6 +150,19 @@ class ExperimentView:
 
 @final
 @dataclass(frozen=True)
+class HeroView:
+    """The moving picture of a page: what it makes one understand, and what can be turned."""
+
+    name: str
+    statement: Markup
+    said: str
+    fields: tuple[Field, ...]
+    moves: str
+    command: str
+
+
+@final
+@dataclass(frozen=True)
 class PageView:
     """A page of the course."""
 
@@ -156,6 +170,7 @@ class PageView:
     chapter: str
     title: str
     about: Markup
+    hero: HeroView | None
     story: tuple[Markup, ...]
     formulas: tuple[Markup, ...]
     symbols: tuple[tuple[Markup, Markup], ...]
@@ -222,6 +237,7 @@ def page_view(key: str) -> PageView:
         chapter=page.key.split("/")[0],
         title=name.rstrip("."),
         about=prose_to_html(about),
+        hero=_hero(page) if page.hero_name else None,
         story=paragraphs(text.story),
         formulas=tuple(Markup(to_mathml(one, block=True)) for one in text.formulas),
         symbols=tuple((prose_to_html(one), prose_to_html(what)) for one, what in text.symbols),
@@ -267,6 +283,15 @@ def _component(one: catalog.Component) -> ComponentView:
     )
 
 
+def _hero(page: catalog.Page) -> HeroView:
+    one = page.hero()
+    return HeroView(
+        name=one.name, statement=prose_to_html(one.statement),
+        said=prose_to_unicode(one.statement), fields=fields(one.knobs), moves=one.moves,
+        command=f"principia show {page.key} --hero {one.name}.html",
+    )
+
+
 def _claim(claim: Any) -> ClaimView:
     return ClaimView(
         key=claim.key,
@@ -276,6 +301,7 @@ def _claim(claim: Any) -> ClaimView:
         fields=fields(claim.knobs),
         controls=tuple(_control(one) for one in claim.controls),
         misprint=prose_to_html(claim.misprint),
+        sees=prose_to_html(claim.sees),
         command=f"principia check {shlex.quote(claim.key)}",
     )
 

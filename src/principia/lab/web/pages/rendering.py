@@ -110,6 +110,7 @@ def _listed(page: catalog.Page, findings: Findings) -> dict[str, Any]:
     ]
     return {
         "key": page.key, "name": name.rstrip("."), "about": prose_to_html(about), "claims": claims,
+        "hero": page.hero_name,
         "holding": sum(one["state"] == "holds" for one in claims),
     }
 

@@ -6,6 +6,7 @@ Pages, evidence and interactive figures are the ones of the server; what needs a
 
 from __future__ import annotations
 
+import json
 import shutil
 import tempfile
 from collections.abc import Mapping
@@ -14,9 +15,11 @@ from typing import Any
 
 from plotly.offline import get_plotlyjs
 
+from principia.lab.course import catalog
 from principia.lab.course.typeface import font_css
 from principia.lab.evidence.claims import Finding
 from principia.lab.evidence.kept import Kept
+from principia.lab.figures import drawn
 from principia.lab.params import UsageError
 from principia.lab.web.pages.content import page_views, search_index
 from principia.lab.web.pages.rendering import (
@@ -32,7 +35,7 @@ from principia.lab.web.pages.rendering import (
 __all__ = ["need_site_folder", "write_site"]
 
 MARK = ".principia-site"  # stands in a folder that we wrote, and may write again
-SCRIPTS = ("base.js", "evidence.js", "races.js", "theme.js")
+SCRIPTS = ("base.js", "evidence.js", "races.js", "theme.js", "thumbnails.js")
 
 
 def need_site_folder(folder: Path) -> None:
@@ -87,6 +90,8 @@ def _files(findings: Mapping[str, Kept]) -> Any:
     yield "errata.html", errata_html(top, findings)
     for page in page_views():
         yield f"{page.key}.html", page_html(Place(live=False, depth=1), page.key, findings)
+        if page.hero is not None:
+            yield f"assets/heroes/{page.key.replace('/', '-')}.js", _recorded(page.key)
     yield "assets/search-index.js", search_index(top.page)
     yield "assets/plotly.min.js", get_plotlyjs()
     yield "assets/formulas.css", font_css()
@@ -94,3 +99,9 @@ def _files(findings: Mapping[str, Kept]) -> Any:
         if path.suffix in (".css", ".svg") or path.name in SCRIPTS:
             yield f"assets/{path.name}", path.read_text(encoding="utf-8")
 
+
+
+def _recorded(key: str) -> str:
+    """Record the hero of a page as a script, which browsers load also from the file system."""
+    figure = json.dumps(drawn(catalog.page(key).hero().recording())).replace("</", "<\\/")
+    return f"(globalThis.principiaHeroes ??= {{}})[{json.dumps(key)}] = {figure};\n"

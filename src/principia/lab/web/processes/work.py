@@ -1,7 +1,6 @@
 """What runs inside a worker: plain functions with plain arguments that give plain data."""
 
 import contextlib
-import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -9,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from principia.lab.course import catalog
-from principia.lab.course.fingerprint import loaded, note, of_claims
+from principia.lab.course.fingerprint import loaded, note, of_claims, of_run
 from principia.lab.evidence.kept import remember
 from principia.lab.params import Knob, SeedNumber, domain_of, usage_error
 from principia.lab.web.processes.failures import lacks_memory
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
     from principia.lab.runs.experiments import Advance
     from principia.lab.web.processes.child_main import Tell
 
-__all__ = ["check", "do_run", "measure", "shown"]
+__all__ = ["check", "do_run", "hero", "measure", "shown"]
 
 
 def measure(page_key: str, claim_name: str, seed: Any, knobs: Any) -> dict[str, Any]:
@@ -55,14 +54,25 @@ def shown(observation: "Observation") -> dict[str, Any]:
         raise MemoryError  # a fault of the limits, which the claim took for one of its own
     figure = None
     if observation.evidence is not None:
-        from principia.lab.figures import observation_figure
+        from principia.lab.figures import drawn, observation_picture
 
-        figure = json.loads(str(observation_figure(observation).to_json()))
+        figure = drawn(observation_picture(observation))
     return {
         "observation": observation.to_json(),
         "summary": observation.summary,
         "figure": figure,
     }
+
+
+def hero(page_key: str, seed: Any, knobs: Any, recorded: bool) -> dict[str, Any]:
+    """Draw the hero of a page, once or for every value of the knob that moves it."""
+    from principia.lab.figures import drawn
+
+    page = catalog.page(page_key, "hero")
+    note(page)
+    one = page.hero()
+    picture = one.recording(seed, **knobs) if recorded else one.picture(seed, **knobs)
+    return {"figure": drawn(picture), "code": of_run(page, loaded())}
 
 
 def do_run(tell: "Tell", runs_dir: str, name: str) -> dict[str, Any]:

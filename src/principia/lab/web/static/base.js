@@ -166,6 +166,9 @@ globalThis.principia = (() => {
   const DARK = {
     "#111827": "#e6e9ef", "#2563eb": "#7aa7ff", "#dc2626": "#ff8a80", "#059669": "#4fd1a1", "#d97706": "#f5b04d",
     "#7c3aed": "#b79bff", "#0891b2": "#4cc9e6", "#be185d": "#f584b6", "#65a30d": "#a5d65a", "#e5e7eb": "#313947",
+    "#93c5fd": "#27456e", "#fdba74": "#7a4a1c", "#86efac": "#1f5c39", "#f9a8d4": "#6e2a50", "#c4b5fd": "#463a78",
+    "#fde047": "#6b5a12", "#67e8f9": "#155e6b", "#fca5a5": "#7a2f2f", "#bef264": "#4a6118", "#d6d3d1": "#4a4a4a",
+    "#a5b4fc": "#343f7a", "#5eead4": "#146157",
   };
 
   function recolored(value) {
@@ -207,13 +210,71 @@ globalThis.principia = (() => {
     modeBarButtonsToRemove: ["sendChartToCloud", "sendDataToCloud", "lasso2d", "select2d"],
   };
 
+  const NARROW = 560; // pixels, below which panels stand under each other
+  // the axes of the panels, in the order in which they were made
+  function panels(layout) {
+    const number = (key) => Number(key.replace(/\D/g, "") || 1);
+    const flat = Object.keys(layout).filter((key) => /^xaxis\d*$/.test(key)).map((key) => [layout[key], layout[key.replace("x", "y")]]);
+    const spatial = Object.keys(layout).filter((key) => /^scene\d*$/.test(key)).sort((a, b) => number(a) - number(b))
+      .map((key) => [(layout[key].domain ??= {}), null]);
+    const start = ([x, y]) => (y ? [-(y.domain?.[1] ?? 1), x.domain?.[0] ?? 0] : [-(x.y?.[1] ?? 1), x.x?.[0] ?? 0]);
+    return [...flat, ...spatial].sort((a, b) => {
+      const [one, other] = [start(a), start(b)];
+      return Math.abs(one[0] - other[0]) > 0.05 ? one[0] - other[0] : one[1] - other[1];
+    });
+  }
+
+  // panels that stand side by side stand below each other where there is no room, or two in a row
+  function stacked(layout) {
+    const all = panels(layout);
+    const columns = all.length > 3 ? 2 : 1;
+    const rows = Math.ceil(all.length / columns);
+    const titles = (layout.annotations ?? []).filter((one) => one.xref === "paper" && one.yref === "paper");
+    const [gap, above] = [columns > 1 ? 0.14 : 0, 0.16 / rows];
+    const moved = new Set();
+    all.forEach(([x, y], place) => {
+      const [row, column] = [Math.floor(place / columns), place % columns];
+      const across = [column * (0.5 + gap / 2), columns > 1 ? column * 0.5 + 0.5 - (1 - column) * gap / 2 : 1];
+      const down = [1 - (row + 1) / rows + above, 1 - row / rows - (row ? above / 2 : 0)];
+      const old = y ? [x.domain ?? [0, 1], y.domain ?? [0, 1]] : [x.x ?? [0, 1], x.y ?? [0, 1]];
+      const title = titles.find((one) => !moved.has(one) && Math.abs(one.x - (old[0][0] + old[0][1]) / 2) < 0.02 && Math.abs(one.y - old[1][1]) < 0.02);
+      if (title) {
+        Object.assign(title, { x: (across[0] + across[1]) / 2, y: down[1] });
+        moved.add(title);
+      }
+      if (y) [x.domain, y.domain] = [across, down];
+      else [x.x, x.y] = [across, down];
+    });
+  }
+
+  // what an element can play: recordings have a button each
+  function showSounds(element, sounds) {
+    element.parentElement.querySelectorAll(":scope > audio").forEach((one) => one.remove());
+    for (const [name, address] of sounds ?? []) {
+      const audio = document.createElement("audio");
+      audio.controls = true;
+      audio.src = address;
+      audio.ariaLabel = name || "recording";
+      element.after(audio);
+    }
+  }
+
   async function drawFigure(element, figure) {
     drawn.set(element, figure);
     const Plotly = await loadPlotly();
     if (drawn.get(element) !== figure) return; // a newer one is on its way
     const { data, layout } = dressed(figure);
+    const many = (figure.layout?.meta?.panels ?? 1) > 1;
+    if (many && element.clientWidth < NARROW) stacked(layout);
+    const tall = Number.parseFloat(getComputedStyle(element).height) < layout.height;
+    if (tall && !element.closest(".hero")) element.style.height = `${layout.height}px`; // rows, or a slider
     delete layout.height; // the place on the page has it
-    await Plotly.react(element, data, layout, CONFIG);
+    const dark = page.dataset.theme === "dark";
+    const frames = (figure.frames ?? []).map((one) => ({
+      ...one, data: dark ? recolored(one.data) : one.data, layout: undefined,
+    }));
+    await Plotly.react(element, { data, layout, config: CONFIG, frames });
+    showSounds(element, figure.layout?.meta?.sounds);
     element.dataset.drawn = String(Number(element.dataset.drawn ?? 0) + 1);
   }
 
@@ -295,5 +356,5 @@ globalThis.principia = (() => {
     button.textContent = button.textContent.replace(/^(Break|Mend) it/, broken ? "Mend it" : "Break it");
   }
 
-  return { announce, cell, drawFigure, press, root, short, showControls, showEvidence, whenSeen };
+  return { announce, cell, drawFigure, dressed, loadPlotly, press, root, short, showControls, showEvidence, whenSeen };
 })();

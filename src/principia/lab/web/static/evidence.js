@@ -20,3 +20,16 @@ for (const card of document.querySelectorAll(".claim")) {
     });
   });
 }
+
+// the moving picture, recorded: it plays once it is seen, unless somebody wants no motion
+for (const place of document.querySelectorAll(".hero")) {
+  const figure = globalThis.principiaHeroes?.[place.dataset.key];
+  const { drawFigure, whenSeen } = globalThis.principia;
+  if (!figure) continue;
+  whenSeen(place, async () => {
+    const element = place.querySelector(".figure");
+    await drawFigure(element, figure);
+    if (matchMedia("(prefers-reduced-motion: reduce)").matches) return;
+    await globalThis.Plotly.animate(element, null, { frame: { duration: 90, redraw: true }, transition: { duration: 0 } });
+  });
+}

@@ -1,0 +1,12 @@
+from .drawing import draw as draw
+from .drawing import drawn as drawn
+from .findings import finding_figure as finding_figure
+from .findings import hero_figure as hero_figure
+from .findings import observation_figure as observation_figure
+from .findings import observation_picture as observation_picture
+from .findings import picture_of as picture_of
+from .look import VERDICT_COLORS as VERDICT_COLORS
+from .trainings import confusion as confusion
+from .trainings import curves as curves
+from .trainings import images as images
+from .trainings import predicted as predicted
