@@ -1,4 +1,26 @@
-r"""Gaussian: what is true of it, and what would refute it."""
+r"""Gaussian: what is true of it, and what would refute it.
+
+Knobs:
+    largest: The largest number of coordinates; all smaller ones are tried, too.
+    dim: Coordinates of the normal vector.
+    correlation: The correlation of the two coordinates whose density is summed over a plane.
+    determinant: Whether the density is divided by the root of the determinant.
+    sign: The sign of the quadratic form; with a plus the density grows without end.
+    points: Random points at which two exponents are compared.
+    mean: What is read as the mean of the exponent; $m$ alone is not.
+    samples: Draws from the law.
+    shrinkage: The share of the covariance that a multiple of the identity replaces.
+    divisor: What sums of squares are divided by; only $n$ makes the likelihood largest.
+    splits: Random ways to split the coordinates into a and b.
+    covariance: The formula of the conditional covariance; with a plus, seeing would add doubt.
+    tails: The law that is drawn from; with heavy tails the spread of b depends on a.
+    size: Coordinates of each of the two halves.
+    draws: Random covariance matrices.
+    positive: Which blocks have no negative eigenvalue; to ask it of the cross blocks is wrong.
+    noise: How much of the second half is its own; at 0 it would be a copy of the first.
+    outputs: Coordinates of $AX+b$.
+    law: The law of X; of a uniform one, linear maps are not normal.
+"""
 
 from typing import Annotated, Any, Literal
 
@@ -287,7 +309,11 @@ def conditional_covariance_constant(
     samples: Annotated[int, Range(50_000, 500_000)] = 200_000,
     tails: Literal["normal", "t, 4 degrees of freedom"] = "normal",
 ) -> Evidence:
-    r"""The covariance of $b$ given $a$ does not depend on which $a$ was seen."""
+    r"""The covariance of $b$ given $a$ does not depend on which $a$ was seen.
+
+    Args:
+        dim: Coordinates of b; a is one number.
+    """
     rng = seed.torch()
     law = _random_law(rng, dim + 1)
     x = _draw(rng, law, samples)
@@ -302,7 +328,7 @@ def conditional_covariance_constant(
     expected = condition(law, [0], x[0, :1]).covariance_matrix[i, j].expand_as(found)
     places = torch.stack([x[slab, 0].mean() for slab in slabs])
     why = "a mean of products of residuals, in slabs of a fifth of the draws each"
-    return within_errors(found, expected, error=error, why=why).drawn(
+    return within_errors(found, expected, error=error, why=why).named("covariance given a").drawn(
         Series("draws in a slab", places, found[:, 0], error=5 * error[:, 0]),
         Series("Schur complement", places, expected[:, 0], role="predicted"),
         x="a, mean of the slab", y="variance of the first b given a",

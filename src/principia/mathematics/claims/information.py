@@ -1,4 +1,27 @@
-r"""Information: what is true of it, and what would refute it."""
+r"""Information: what is true of it, and what would refute it.
+
+Knobs:
+    outcomes: Outcomes of a law.
+    concentration: How even the random laws are; far below 1, one outcome has nearly all.
+    mass: The sum of what is taken for probabilities; what does not sum to 1 is no law.
+    p_1: The first probability of the coin whose curve is drawn.
+    divergence: The divergence in the claim; the second has the wrong order, or no middle.
+    objective: What is minimized; H(q, p) is least for a law that is sure of one outcome.
+    samples: Samples that are drawn.
+    product: What the product runs over; over samples, each outcome is counted too often.
+    maximum: What is called the largest value; it does not grow with the outcomes.
+    constant: The factor of the divergence under the root; with less than 1/2 it is no bound.
+    inputs: Inputs x, each with a law of its label.
+    labels: Labels that an input may have.
+    posteriors: Whether posteriors are compared on average or at the worst input.
+    eps: The most that the divergence of the two laws may be.
+    posterior: How sure the truth is of its labels; where it is sure, a flip costs much.
+    flips: Whether the model prefers the other label everywhere.
+    rows: Values of x.
+    columns: Values of y.
+    repetitions: Samples that are drawn anew.
+    coupling: How much x tells about y; they are independent at 0.
+"""
 
 import math
 from collections.abc import Callable

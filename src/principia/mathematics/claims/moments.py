@@ -1,4 +1,35 @@
-r"""Moments: what is true of it, and what would refute it."""
+r"""Moments: what is true of it, and what would refute it.
+
+Knobs:
+    mean: The mean of the normal law.
+    size: The standard deviation of the normal law, and the scale of others.
+    samples: Draws that are averaged.
+    center: What deviations are measured from; the median makes them too large.
+    rows: Rows of data.
+    batches: Batches that the rows come in.
+    offset: How far the data may lie from 0, in their standard deviations.
+    formula: The formula that is checked; the other one is a mistake, or loses all its digits.
+    draws: Random data sets.
+    dim: Variables, the columns of the data.
+    missing: The share of missing entries; covariances by pairs then cannot be trusted together.
+    rho: The correlation of each two variables, which are independent at 0.
+    law: The law that is tried; the second one is not symmetric, or has other moments.
+    variables: Variables that are added up.
+    sums: Sums with random weights.
+    ignore_cov: Whether covariances are left out, as if the variables were independent.
+    p: The chance of 1 in the Bernoulli law.
+    flips: Flips that the binomial law counts.
+    rate: The mean of the Poisson law.
+    shape: The shape $\alpha$ of the gamma law.
+    scale: The scale $\beta$ of the gamma law.
+    gamma: What torch gets as the rate, which is 1 over the scale; the scale itself is a mistake.
+    t: Where the function is evaluated, in units of $1/\beta$; at 1 it becomes infinite.
+    order: The largest number of variables that are multiplied.
+    at: Where derivatives are taken; only at 0 they are moments.
+    reach: The largest $t$, on both sides of 0.
+    copy: Whether the second variable is the first once more, which is not independent of it.
+    k: Squares that are added up, the degrees of freedom.
+"""
 
 import functools
 import itertools
@@ -42,6 +73,7 @@ Samples = Annotated[int, Range(20_000, 500_000)]
 Rows = Annotated[int, Range(10, 5000)]
 Shape = Annotated[float, Range(1, 6)]
 QUADRATURE = "quadrature, asked for ten digits"
+PRODUCTS = "a mean of products of deviations"
 ONE = torch.ones((), dtype=torch.float64)
 
 
@@ -100,6 +132,7 @@ def _covariances(x: Tensor, a: Any, b: Any) -> tuple[Tensor, Tensor]:
 @claim(
     control={"formula": "E[x²] - E[x]²"}, refutes=["relative error of the variance"],
     source="Chan, Golub and LeVeque 1983", headline=True,
+    sees="Far from 0 the difference of squares loses every digit; merged batches keep theirs.",
 )
 def streaming_moments(
     seed: Seed, *, rows: Annotated[int, Range(1000, 200_000)] = 100_000,
@@ -160,7 +193,8 @@ def covariance_psd(
     values = torch.linalg.eigvalsh(torch.stack(covs))
     largest = values.abs().amax(dim=1).clamp(min=1e-300)  # 0 if all were seen once
     smallest = (values[:, 0] / largest).sort().values
-    return at_least(smallest, -1e-12, why="rounding, relative to the largest eigenvalue").drawn(
+    why = "rounding, relative to the largest eigenvalue"
+    return at_least(smallest, -1e-12, why=why).named("least eigenvalue").drawn(
         Series("smallest / largest eigenvalue", range(1, draws + 1), smallest),
         Series("0", [1, draws], [0, 0], "bound"),
         x="data set, sorted", y="smallest over largest eigenvalue",
@@ -189,7 +223,7 @@ def independent_is_uncorrelated(
     a, b = torch.triu_indices(4, 4, offset=1)
     found, error = _covariances(x, a, b)
     names = [f"{one}, {two}" for one, two in itertools.combinations(columns, 2)]
-    return within_errors(found, 0, error=error, why="a mean of products of deviations").drawn(
+    return within_errors(found, 0, error=error, why=PRODUCTS).named("covariance").drawn(
         Series("sample covariance", names, found, error=5 * error),
         Series("independent", names, [0] * len(names), role="predicted"),
         x="pair of variables", y="covariance, ± 5 standard errors",
@@ -207,14 +241,13 @@ def uncorrelated_not_independent(
     found, error = _covariances(torch.stack([x, x**2], dim=1), [0, 1], [1, 1])
     ends = torch.stack([x.min(), x.max()])
     line = (x**2).mean() + found[0] / x.var() * (ends - x.mean())
-    why = "a mean of products of deviations"
     return every({
-        "Cov(X, Y)": within_errors(found[0], 0, error=error[0], why=why).drawn(
+        "Cov(X, Y)": within_errors(found[0], 0, error=error[0], why=PRODUCTS).drawn(
             Series("draws of (X, Y)", x[:400], x[:400] ** 2),
             Series("best line of the draws", ends, line, "other"),
             Series("uncorrelated", ends, [size**2] * 2, "predicted"), x="X", y="Y = X²",
         ),
-        "Cov(X², Y)": within_errors(found[1], 2 * size**4, error=error[1], why=why),
+        "Cov(X², Y)": within_errors(found[1], 2 * size**4, error=error[1], why=PRODUCTS),
     })
 
 
@@ -262,7 +295,7 @@ def variance_of_a_sum(
     predicted = variance_of_sum(weights, cov.diagonal().diag() if ignore_cov else cov)
     measured = (x @ weights.mT).var(dim=0, correction=0)
     ends = [0, measured.max()]
-    return equal_to_rounding(measured, predicted).drawn(
+    return equal_to_rounding(measured, predicted).named("variance of the sum").drawn(
         Series("sums with random weights", predicted, measured),
         Series("equal", ends, ends, role="predicted"), x="formula", y="variance of the sum",
     )
@@ -421,7 +454,7 @@ def mgf_of_a_sum(
     product = torch.stack(logs).sum(dim=0).exp()
     return within_errors(
         value, product, error=error, why="a mean of exp(tX); M(4t) is finite"
-    ).drawn(
+    ).named("M of the sum").drawn(
         Series("E[exp(tS)] over draws", t, value, error=5 * error),
         Series("product of three", t, product, role="predicted"),
         *(Series(f"M of X{k}", t, log.exp(), "other") for k, log in enumerate(logs, start=1)),

@@ -1,4 +1,35 @@
-r"""Probability: what is true of it, and what would refute it."""
+r"""Probability: what is true of it, and what would refute it.
+
+Knobs:
+    rows: Values of the first variable of the table.
+    columns: Values of the second variable.
+    layers: Values of the third variable.
+    independent: Whether the variables are taken as independent, which this table denies.
+    prior: The probability of the first class before anything is seen.
+    outcomes: Values that may be seen.
+    samples: Observations that are drawn.
+    use_prior: Whether the posterior uses the prior; without, the rare class is overrated.
+    nets: Random tables that are looked at, all at once.
+    states: Values of X, and of Y.
+    causes: Values of their common cause Z.
+    coupling: How much X acts on Y directly; any amount makes them dependent given Z.
+    common: Whether Z acts on X; if not, X and Y have nothing in common.
+    h: The largest step of the difference quotients.
+    points: Random points at which the slope is measured.
+    atom: Whether half of the mass sits on one point, where no density can be.
+    shape: The shape of the gamma law.
+    scale: The least stretch $|a|$ of the variable.
+    shift: The number $b$ that is added to it.
+    formula: What the density is divided by; without the bars it is negative for a negative stretch.
+    width: The width of the interval on which X is uniform.
+    dependent: Whether Y is made of the same random number as X; a sum is then no convolution.
+    repetitions: How many times such a sample is drawn, to count how often the bound fails.
+    copies: How often each observation is repeated, as a power of their number; 0 is never.
+    rate: The mean of the Poisson law that is drawn from.
+    mass: Whether each draw counts, or each value once, however often it was drawn.
+    size: The standard deviation of the normal law, and the scale of others.
+    support: Whether the parameter also moves where the law ends, which the score cannot see.
+"""
 
 import functools
 import math
@@ -193,7 +224,7 @@ def density_is_cdf_slope(
         series += [Series(name, steps, errors[-1]),
                    Series(f"{name}: h² max|f''| / 6", steps, bounds[-1], role="bound")]
     why = "Taylor's formula, and rounding of the distribution functions, 1e-14, over h"
-    return at_most(np.array(errors), np.array(bounds), why=why).drawn(
+    return at_most(np.array(errors), np.array(bounds), why=why).named("error of a slope").drawn(
         *series, x="h", y="largest error of the difference quotient", log="xy"
     )
 
