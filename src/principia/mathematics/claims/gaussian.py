@@ -22,6 +22,7 @@ Knobs:
     law: The law of X; of a uniform one, linear maps are not normal.
 """
 
+import math
 from typing import Annotated, Any, Literal
 
 import torch
@@ -82,6 +83,12 @@ def density(
         by_factor.append(log_normal(x, law.mean, scale_tril=law.scale_tril))
     W, points, means = randn(rng, 3, 4, 6, 9), randn(rng, 5, 1, 1, 6), randn(rng, 4, 6)
     covs = W @ W.mT
+    few = points[0], covs.expand(2, 1, 1, 3, 4, 6, 6)  # matrices with more axes than points
+    pairs = [(at, MultivariateNormal(means, one)) for at, one in ((points, covs), few)]
+    none = log_normal(points[:0], means, cov=covs).flatten()  # torch refuses to have no points
+    powers = torch.linspace(-30, 30, 13, dtype=W.dtype)  # the same length in nm or in light years
+    x, units = points[0, 0, 0], 10 ** powers[:, None]
+    scaled = log_normal(units * x, units * means[0], cov=units[..., None] ** 2 * covs[0, 0])
     law, grid, area = _plane(rng, correlation)
     heights = log_normal(grid, law.mean, cov=law.covariance_matrix)
     heights = (heights + (0 if kept else law.covariance_matrix.logdet() / 2)).exp()
@@ -100,7 +107,13 @@ def density(
         "log_prob": equal_to_rounding(torch.cat(ours), torch.cat(torchs)),
         "from the Cholesky factor": equal_to_rounding(torch.cat(by_factor), torch.cat(torchs)),
         "broadcast": equal_to_rounding(
-            log_normal(points, means, cov=covs), MultivariateNormal(means, covs).log_prob(points)
+            torch.cat([none, *[log_normal(at, law.mean, cov=law.covariance_matrix).flatten()
+                               for at, law in pairs]]),
+            torch.cat([law.log_prob(at).flatten() for at, law in pairs]),
+        ),
+        "in other units": equal_to_rounding(
+            scaled + 6 * math.log(10) * powers,
+            log_normal(x, means[0], cov=covs[0, 0]).expand(len(powers)),
         ),
     })
 

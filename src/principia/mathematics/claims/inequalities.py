@@ -446,10 +446,11 @@ def bounded_means(
               bernstein_bound(5, small, 1), bernstein_bound(5, 2 * small, 4, 2)]
     shares = torch.stack(nearly).log() / torch.stack(limits).log()
     eps = torch.arange(-4, 20, dtype=torch.float64).reshape(3, 8)
-    found = [chernoff_bound(lambda t, s=s: (s * t).square() / 2, s * eps) for s in (1e-8, 1.0, 1e8)]
+    sizes = (2e-12, 1e-8, 1.0, 1e8, 1e13)  # the best t is eps / size, up to both ends of the search
+    found = [chernoff_bound(lambda t, s=s: (s * t).square() / 2, s * eps) for s in sizes]
     found.append(chernoff_bound(lambda t: -(-t).log1p(), eps))  # NaN from t = 1 on
     above = eps.clamp(min=1)
-    theirs = [-(eps.clamp(min=0) ** 2) / 2] * 3 + [above.log() + 1 - above]
+    theirs = [-(eps.clamp(min=0) ** 2) / 2] * len(sizes) + [above.log() + 1 - above]
     return every({
         "tail <= Chernoff": at_most(
             np.log(np.maximum(tail, 1e-300)), np.log(chernoff), slack=slack, why=why

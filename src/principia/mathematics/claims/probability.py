@@ -108,9 +108,8 @@ def sum_and_product_rules(
             torch.cat([y_given_x[:, 0], joint[0].flatten()]), 0, tol=0,
             why="0 by convention, where a quotient would be 0/0",
         ),
-        "bytes of a number": equal(
-            [single.probs.itemsize, joint.itemsize], [4, 8], tol=0, why="floats stay as they are"
-        ),
+        "bytes of a number": equal([single.probs.itemsize, joint.itemsize], [4, 8], tol=0,
+                                   why="floats stay as they are"),
     })
 
 
@@ -431,7 +430,9 @@ def log_derivative_trick(
         direct += [slopes.mean(dim=0), slopes.std(dim=0) / len(few) ** 0.5]
         by_score += score_gradient(log_prob, functools.partial(density, at), at, few)
         score = vmap(grad(log_prob), in_dims=(None, 0))(at, few)
-        small.append(score_gradient(log_prob, torch.square, at, few, baseline="leave-one-out")[0])
+        column = score_gradient(lambda t, x, log=log_prob: log(t[:, 0], x), torch.square,
+                                at[:, None], few, baseline="leave-one-out")[0]  # as a matrix
+        small.append(column[:, 0])
         covariances.append((few**2 - (few**2).mean()) @ score / (len(few) - 1))
         for baseline, estimate in found.items():
             estimate.append(score_gradient(log_prob, torch.square, at, x, baseline=baseline))
