@@ -448,7 +448,7 @@ def mutual_information_zero(
     counts = F.one_hot(a * columns + b, rows * columns).double().mean(dim=1)
     cells = counts.view(-1, rows, columns)
     K, M, pairs = ((one > 0).sum(dim=-1) for one in (cells.sum(dim=2), cells.sum(dim=1), counts))
-    far = torch.tensor([-(2**62), 0, 3, 2**62, 7])[a]  # values that no table has room for
+    far = torch.tensor([[-(2**62), 0, 3, 2**62, 7], [-(2**62), 0, 3, -1, 4]])  # for no table
     unlike = plug_in_mi(ranks, ranks.flip(0), base=2)  # each value occurs once
     return every({
         "independent table": equal_to_rounding(mutual_information(table), 0.0),
@@ -456,8 +456,9 @@ def mutual_information_zero(
             found, bias, bias=rest, why="the mean, and twice the next term of the bias, in 1/n²"
         ),
         "frequencies, in bits": equal_to_rounding(
-            torch.cat([plug_in_mi(far, b, base=2), unlike[None]]),
-            torch.cat([mutual_information(cells, base=2), unlike.new_tensor([math.log2(samples)])]),
+            torch.cat([plug_in_mi(far[0, a], far[1, b], base=2), plug_in_mi(a - 3, b - 2, base=2),
+                       unlike[None] / math.log2(samples)]),
+            torch.cat([mutual_information(cells, base=2).repeat(2), unlike.new_ones(1)]),
         ),
         "correction": equal_to_rounding(
             plug_in_mi(a, b, correction="miller-madow") - found[:20, -1],
