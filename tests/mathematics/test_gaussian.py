@@ -53,6 +53,8 @@ def test_claims_catch_planted_bugs(old, new, claim):
     [
         ("-squares / 2 - log_det -", "-squares / 2 + log_det -", "density",
          ["from the Cholesky factor", "broadcast"]),
+        ("log_det = diagonal.log()", "log_det = diagonal.clamp(1e-9, 1e9).log()", "density",
+         ["in other units"]),
         ("columns, log_det = L.mT @ columns", "columns, log_det = L @ columns", "precision_form",
          ["log_normal"]),
         ("movedim(-1, 0).reshape(shape)", "reshape(shape)", "maximum_likelihood",

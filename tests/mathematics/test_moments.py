@@ -86,6 +86,7 @@ def test_claims_catch_planted_bugs(old, new, claim):
         ("(law.scale * t) ** 2 / 2", "law.scale * t**2 / 2", "mgf_closed_forms", ["normal"]),
         ("torch.where(outside, math.inf,", "torch.where(outside, 0,", "gamma_mgf",
          ["from 1/β on"]),
+        ("outside = t >= law.rate", "outside = t > law.rate", "gamma_mgf", ["slopes from 1/β on"]),
         ("- math.log(n)", "- math.log(n - 1)", "gamma_mgf", ["ten draws"]),
     ],
 )

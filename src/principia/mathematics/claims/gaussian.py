@@ -1,5 +1,28 @@
-r"""Gaussian: what is true of it, and what would refute it."""
+r"""Gaussian: what is true of it, and what would refute it.
 
+Knobs:
+    largest: The largest number of coordinates; all smaller ones are tried, too.
+    dim: Coordinates of the normal vector.
+    correlation: The correlation of the two coordinates whose density is summed over a plane.
+    determinant: Whether the density is divided by the root of the determinant.
+    sign: The sign of the quadratic form; with a plus the density grows without end.
+    points: Random points at which two exponents are compared.
+    mean: What is read as the mean of the exponent; $m$ alone is not.
+    samples: Draws from the law.
+    shrinkage: The share of the covariance that a multiple of the identity replaces.
+    divisor: What sums of squares are divided by; only $n$ makes the likelihood largest.
+    splits: Random ways to split the coordinates into a and b.
+    covariance: The formula of the conditional covariance; with a plus, seeing would add doubt.
+    tails: The law that is drawn from; with heavy tails the spread of b depends on a.
+    size: Coordinates of each of the two halves.
+    draws: Random covariance matrices.
+    positive: Which blocks have no negative eigenvalue; to ask it of the cross blocks is wrong.
+    noise: How much of the second half is its own; at 0 it would be a copy of the first.
+    outputs: Coordinates of $AX+b$.
+    law: The law of X; of a uniform one, linear maps are not normal.
+"""
+
+import math
 from typing import Annotated, Any, Literal
 
 import torch
@@ -60,6 +83,12 @@ def density(
         by_factor.append(log_normal(x, law.mean, scale_tril=law.scale_tril))
     W, points, means = randn(rng, 3, 4, 6, 9), randn(rng, 5, 1, 1, 6), randn(rng, 4, 6)
     covs = W @ W.mT
+    few = points[0], covs.expand(2, 1, 1, 3, 4, 6, 6)  # matrices with more axes than points
+    pairs = [(at, MultivariateNormal(means, one)) for at, one in ((points, covs), few)]
+    none = log_normal(points[:0], means, cov=covs).flatten()  # torch refuses to have no points
+    powers = torch.linspace(-30, 30, 13, dtype=W.dtype)  # the same length in nm or in light years
+    x, units = points[0, 0, 0], 10 ** powers[:, None]
+    scaled = log_normal(units * x, units * means[0], cov=units[..., None] ** 2 * covs[0, 0])
     law, grid, area = _plane(rng, correlation)
     heights = log_normal(grid, law.mean, cov=law.covariance_matrix)
     heights = (heights + (0 if kept else law.covariance_matrix.logdet() / 2)).exp()
@@ -78,7 +107,13 @@ def density(
         "log_prob": equal_to_rounding(torch.cat(ours), torch.cat(torchs)),
         "from the Cholesky factor": equal_to_rounding(torch.cat(by_factor), torch.cat(torchs)),
         "broadcast": equal_to_rounding(
-            log_normal(points, means, cov=covs), MultivariateNormal(means, covs).log_prob(points)
+            torch.cat([none, *[log_normal(at, law.mean, cov=law.covariance_matrix).flatten()
+                               for at, law in pairs]]),
+            torch.cat([law.log_prob(at).flatten() for at, law in pairs]),
+        ),
+        "in other units": equal_to_rounding(
+            scaled + 6 * math.log(10) * powers,
+            log_normal(x, means[0], cov=covs[0, 0]).expand(len(powers)),
         ),
     })
 
@@ -287,7 +322,11 @@ def conditional_covariance_constant(
     samples: Annotated[int, Range(50_000, 500_000)] = 200_000,
     tails: Literal["normal", "t, 4 degrees of freedom"] = "normal",
 ) -> Evidence:
-    r"""The covariance of $b$ given $a$ does not depend on which $a$ was seen."""
+    r"""The covariance of $b$ given $a$ does not depend on which $a$ was seen.
+
+    Args:
+        dim: Coordinates of b; a is one number.
+    """
     rng = seed.torch()
     law = _random_law(rng, dim + 1)
     x = _draw(rng, law, samples)
@@ -302,7 +341,7 @@ def conditional_covariance_constant(
     expected = condition(law, [0], x[0, :1]).covariance_matrix[i, j].expand_as(found)
     places = torch.stack([x[slab, 0].mean() for slab in slabs])
     why = "a mean of products of residuals, in slabs of a fifth of the draws each"
-    return within_errors(found, expected, error=error, why=why).drawn(
+    return within_errors(found, expected, error=error, why=why).named("covariance given a").drawn(
         Series("draws in a slab", places, found[:, 0], error=5 * error[:, 0]),
         Series("Schur complement", places, expected[:, 0], role="predicted"),
         x="a, mean of the slab", y="variance of the first b given a",

@@ -1,4 +1,30 @@
-r"""Inequalities: what is true of it, and what would refute it."""
+r"""Inequalities: what is true of it, and what would refute it.
+
+Knobs:
+    thresholds: Thresholds at which tails and bounds are compared.
+    mean: The mean of the exponential law.
+    sigma: The standard deviation of the logarithm of the lognormal law.
+    p: The chance of 1 in the Bernoulli law, or of a bit.
+    phi: Whether the function in Markov's inequality increases; with a decreasing one it is false.
+    draws: Random cases that are tried.
+    longest: The largest threshold.
+    law: The law whose tail is measured; only that on two points attains the bound.
+    skew: The chance of the upper of two points; near 1 the law is far from symmetric.
+    bound: The bound that is checked; the second one is a mistake, which some laws show.
+    pairs: Random pairs of vectors.
+    dim: Entries of a vector.
+    right: The right side of the inequality; to square the sum of y is a mistake.
+    angles: Angles between two vectors, from 0 to 180 degrees.
+    tilt: How many degrees vectors that are called parallel are apart.
+    points: Points that are averaged.
+    f: Whether the functions are convex; the sine is not.
+    mu: The mean of the normal law.
+    largest: The largest standard deviation; each next one is half of it.
+    shrinks: Whether the standard deviation shrinks; if not, the curvature does not tell the gap.
+    n: Bits that a mean is taken of.
+    laws: Further, random chances of a bit.
+    copies: Whether all bits are copies of one, so that their mean has the tail of one bit.
+"""
 
 import math
 from collections.abc import Callable
@@ -81,7 +107,7 @@ def markov(
         tails[law, name] = _tail(laws[law], eps)
         bounds[law, name] = markov_bound(float(moment), torch.from_numpy(PHIS[name](eps))).numpy()
     ratios = np.array([tails[pair] / bounds[pair] for pair in pairs])
-    return at_most(ratios, 1, slack=ROUNDING, why=NO_SLACK).drawn(
+    return at_most(ratios, 1, slack=ROUNDING, why=NO_SLACK).named("tail over its bound").drawn(
         Series("P(X >= eps), exponential", eps, tails[pairs[0]], style="line"),
         *[Series(f"bound, phi = {name}", eps, np.minimum(bounds["exponential", name], 10), "other")
           for name in names],
@@ -121,7 +147,7 @@ def markov_tight(
     for phi, exponential in phis.values():
         means = exponential if law == "exponential" else (mass * phi(atoms)).sum(axis=0)
         bounds.append(markov_bound(torch.from_numpy(means), torch.from_numpy(phi(eps))).numpy())
-    return equal_to_rounding(tails / np.array(bounds), 1).drawn(
+    return equal_to_rounding(tails / np.array(bounds), 1).named("tail over its bound").drawn(
         *[Series(f"phi = {name}", bound, tails, "other", "points")
           for name, bound in zip(phis, bounds, strict=True)],
         Series("attained", [0, 1], [0, 1], role="bound"),
@@ -420,10 +446,11 @@ def bounded_means(
               bernstein_bound(5, small, 1), bernstein_bound(5, 2 * small, 4, 2)]
     shares = torch.stack(nearly).log() / torch.stack(limits).log()
     eps = torch.arange(-4, 20, dtype=torch.float64).reshape(3, 8)
-    found = [chernoff_bound(lambda t, s=s: (s * t).square() / 2, s * eps) for s in (1e-8, 1.0, 1e8)]
+    sizes = (2e-12, 1e-8, 1.0, 1e8, 1e13)  # the best t is eps / size, up to both ends of the search
+    found = [chernoff_bound(lambda t, s=s: (s * t).square() / 2, s * eps) for s in sizes]
     found.append(chernoff_bound(lambda t: -(-t).log1p(), eps))  # NaN from t = 1 on
     above = eps.clamp(min=1)
-    theirs = [-(eps.clamp(min=0) ** 2) / 2] * 3 + [above.log() + 1 - above]
+    theirs = [-(eps.clamp(min=0) ** 2) / 2] * len(sizes) + [above.log() + 1 - above]
     return every({
         "tail <= Chernoff": at_most(
             np.log(np.maximum(tail, 1e-300)), np.log(chernoff), slack=slack, why=why

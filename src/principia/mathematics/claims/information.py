@@ -1,4 +1,27 @@
-r"""Information: what is true of it, and what would refute it."""
+r"""Information: what is true of it, and what would refute it.
+
+Knobs:
+    outcomes: Outcomes of a law.
+    concentration: How even the random laws are; far below 1, one outcome has nearly all.
+    mass: The sum of what is taken for probabilities; what does not sum to 1 is no law.
+    p_1: The first probability of the coin whose curve is drawn.
+    divergence: The divergence in the claim; the second has the wrong order, or no middle.
+    objective: What is minimized; H(q, p) is least for a law that is sure of one outcome.
+    samples: Samples that are drawn.
+    product: What the product runs over; over samples, each outcome is counted too often.
+    maximum: What is called the largest value; it does not grow with the outcomes.
+    constant: The factor of the divergence under the root; with less than 1/2 it is no bound.
+    inputs: Inputs x, each with a law of its label.
+    labels: Labels that an input may have.
+    posteriors: Whether posteriors are compared on average or at the worst input.
+    eps: The most that the divergence of the two laws may be.
+    posterior: How sure the truth is of its labels; where it is sure, a flip costs much.
+    flips: Whether the model prefers the other label everywhere.
+    rows: Values of x.
+    columns: Values of y.
+    repetitions: Samples that are drawn anew.
+    coupling: How much x tells about y; they are independent at 0.
+"""
 
 import math
 from collections.abc import Callable
@@ -425,7 +448,7 @@ def mutual_information_zero(
     counts = F.one_hot(a * columns + b, rows * columns).double().mean(dim=1)
     cells = counts.view(-1, rows, columns)
     K, M, pairs = ((one > 0).sum(dim=-1) for one in (cells.sum(dim=2), cells.sum(dim=1), counts))
-    far = torch.tensor([-(2**62), 0, 3, 2**62, 7])[a]  # values that no table has room for
+    far = torch.tensor([[-(2**62), 0, 3, 2**62, 7], [-(2**62), 0, 3, -1, 4]])  # for no table
     unlike = plug_in_mi(ranks, ranks.flip(0), base=2)  # each value occurs once
     return every({
         "independent table": equal_to_rounding(mutual_information(table), 0.0),
@@ -433,8 +456,9 @@ def mutual_information_zero(
             found, bias, bias=rest, why="the mean, and twice the next term of the bias, in 1/n²"
         ),
         "frequencies, in bits": equal_to_rounding(
-            torch.cat([plug_in_mi(far, b, base=2), unlike[None]]),
-            torch.cat([mutual_information(cells, base=2), unlike.new_tensor([math.log2(samples)])]),
+            torch.cat([plug_in_mi(far[0, a], far[1, b], base=2), plug_in_mi(a - 3, b - 2, base=2),
+                       unlike[None] / math.log2(samples)]),
+            torch.cat([mutual_information(cells, base=2).repeat(2), unlike.new_ones(1)]),
         ),
         "correction": equal_to_rounding(
             plug_in_mi(a, b, correction="miller-madow") - found[:20, -1],

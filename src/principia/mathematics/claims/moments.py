@@ -1,6 +1,36 @@
-r"""Moments: what is true of it, and what would refute it."""
+r"""Moments: what is true of it, and what would refute it.
 
-import functools
+Knobs:
+    mean: The mean of the normal law.
+    size: The standard deviation of the normal law, and the scale of others.
+    samples: Draws that are averaged.
+    center: What deviations are measured from; the median makes them too large.
+    rows: Rows of data.
+    batches: Batches that the rows come in.
+    offset: How far the data may lie from 0, in their standard deviations.
+    formula: The formula that is checked; the other one is a mistake, or loses all its digits.
+    draws: Random data sets.
+    dim: Variables, the columns of the data.
+    missing: The share of missing entries; covariances by pairs then cannot be trusted together.
+    rho: The correlation of each two variables, which are independent at 0.
+    law: The law that is tried; the second one is not symmetric, or has other moments.
+    variables: Variables that are added up.
+    sums: Sums with random weights.
+    ignore_cov: Whether covariances are left out, as if the variables were independent.
+    p: The chance of 1 in the Bernoulli law.
+    flips: Flips that the binomial law counts.
+    rate: The mean of the Poisson law.
+    shape: The shape $\alpha$ of the gamma law.
+    scale: The scale $\beta$ of the gamma law.
+    gamma: What torch gets as the rate, which is 1 over the scale; the scale itself is a mistake.
+    t: Where the function is evaluated, in units of $1/\beta$; at 1 it becomes infinite.
+    order: The largest number of variables that are multiplied.
+    at: Where derivatives are taken; only at 0 they are moments.
+    reach: The largest $t$, on both sides of 0.
+    copy: Whether the second variable is the first once more, which is not independent of it.
+    k: Squares that are added up, the degrees of freedom.
+"""
+
 import itertools
 import math
 from typing import Annotated, Any, Literal
@@ -42,6 +72,7 @@ Samples = Annotated[int, Range(20_000, 500_000)]
 Rows = Annotated[int, Range(10, 5000)]
 Shape = Annotated[float, Range(1, 6)]
 QUADRATURE = "quadrature, asked for ten digits"
+PRODUCTS = "a mean of products of deviations"
 ONE = torch.ones((), dtype=torch.float64)
 
 
@@ -100,6 +131,7 @@ def _covariances(x: Tensor, a: Any, b: Any) -> tuple[Tensor, Tensor]:
 @claim(
     control={"formula": "E[x²] - E[x]²"}, refutes=["relative error of the variance"],
     source="Chan, Golub and LeVeque 1983", headline=True,
+    sees="Far from 0 the difference of squares loses every digit; merged batches keep theirs.",
 )
 def streaming_moments(
     seed: Seed, *, rows: Annotated[int, Range(1000, 200_000)] = 100_000,
@@ -127,7 +159,7 @@ def streaming_moments(
         naive = x.square().mean(dim=0) - x.mean(dim=0) ** 2
         for name, found in zip(errors, (merged(x).var(), naive), strict=True):
             errors[name].append(float((found / exact - 1).abs().max()))
-    near, single = merged(z), (100 + z).float()
+    near, single = merged(z), (100 + z).float().requires_grad_()  # as rows in a training do
     return every({
         "relative error of the variance": at_most(
             errors[formula], 1e-7, why="offset times rounding unit times the number of batches"
@@ -140,7 +172,8 @@ def streaming_moments(
         "mean": equal_to_rounding(near.mean, z.mean(dim=0)),
         "covariance": equal_to_rounding(near.cov(ddof=1), np.cov(z.numpy(), rowvar=False)),
         "covariance of float32 rows": equal_to_rounding(
-            merged(single).cov(), np.cov(single.double().numpy(), rowvar=False, ddof=0)
+            merged(single).cov().numpy(),
+            np.cov(single.double().numpy(force=True), rowvar=False, ddof=0),
         ),
     })
 
@@ -160,7 +193,7 @@ def covariance_psd(
     values = torch.linalg.eigvalsh(torch.stack(covs))
     largest = values.abs().amax(dim=1).clamp(min=1e-300)  # 0 if all were seen once
     smallest = (values[:, 0] / largest).sort().values
-    return at_least(smallest, -1e-12, why="rounding, relative to the largest eigenvalue").drawn(
+    return at_least(smallest, -1e-12, why="relative rounding").named("least eigenvalue").drawn(
         Series("smallest / largest eigenvalue", range(1, draws + 1), smallest),
         Series("0", [1, draws], [0, 0], "bound"),
         x="data set, sorted", y="smallest over largest eigenvalue",
@@ -189,7 +222,7 @@ def independent_is_uncorrelated(
     a, b = torch.triu_indices(4, 4, offset=1)
     found, error = _covariances(x, a, b)
     names = [f"{one}, {two}" for one, two in itertools.combinations(columns, 2)]
-    return within_errors(found, 0, error=error, why="a mean of products of deviations").drawn(
+    return within_errors(found, 0, error=error, why=PRODUCTS).named("covariance").drawn(
         Series("sample covariance", names, found, error=5 * error),
         Series("independent", names, [0] * len(names), role="predicted"),
         x="pair of variables", y="covariance, ± 5 standard errors",
@@ -207,14 +240,13 @@ def uncorrelated_not_independent(
     found, error = _covariances(torch.stack([x, x**2], dim=1), [0, 1], [1, 1])
     ends = torch.stack([x.min(), x.max()])
     line = (x**2).mean() + found[0] / x.var() * (ends - x.mean())
-    why = "a mean of products of deviations"
     return every({
-        "Cov(X, Y)": within_errors(found[0], 0, error=error[0], why=why).drawn(
+        "Cov(X, Y)": within_errors(found[0], 0, error=error[0], why=PRODUCTS).drawn(
             Series("draws of (X, Y)", x[:400], x[:400] ** 2),
             Series("best line of the draws", ends, line, "other"),
             Series("uncorrelated", ends, [size**2] * 2, "predicted"), x="X", y="Y = X²",
         ),
-        "Cov(X², Y)": within_errors(found[1], 2 * size**4, error=error[1], why=why),
+        "Cov(X², Y)": within_errors(found[1], 2 * size**4, error=error[1], why=PRODUCTS),
     })
 
 
@@ -246,8 +278,7 @@ def affine_variance(
 
 def _correlated(rng: torch.Generator, rows: int, dim: int) -> Tensor:
     """Draw rows with correlated entries that are not centered."""
-    mix = randn(rng, dim, dim)
-    return 1 + randn(rng, rows, dim) @ mix
+    return 1 + randn(rng, rows, dim) @ randn(rng, dim, dim)
 
 
 @claim(control={"ignore_cov": True}, source="by linearity of the expectation")
@@ -262,7 +293,7 @@ def variance_of_a_sum(
     predicted = variance_of_sum(weights, cov.diagonal().diag() if ignore_cov else cov)
     measured = (x @ weights.mT).var(dim=0, correction=0)
     ends = [0, measured.max()]
-    return equal_to_rounding(measured, predicted).drawn(
+    return equal_to_rounding(measured, predicted).named("variance of the sum").drawn(
         Series("sums with random weights", predicted, measured),
         Series("equal", ends, ends, role="predicted"), x="formula", y="variance of the sum",
     )
@@ -280,10 +311,9 @@ def mgf_closed_forms(
     t = np.sort(seed.numpy().uniform(-1, 0.8, 12))
     x, counts = np.linspace(mean - 15, mean + 15, 301), np.arange(400)
     at_counts, at_x = np.exp(np.outer(t, counts)), np.exp(np.outer(t, x))
-    cov = np.array([[1.0, 0.5], [0.5, 0.8]])
     plane = np.stack(np.meshgrid(x, x), axis=-1).reshape(-1, 2)
     pairs = np.stack([t, t[::-1]], axis=1)
-    means = np.array([mean, mean - 1])
+    means, cov = np.array([mean, mean - 1]), np.array([[1.0, 0.5], [0.5, 0.8]])
     weights = stats.multivariate_normal(means, cov).pdf(plane) * (x[1] - x[0]) ** 2
     laws = {  # each with its t, and the expectation as a series or an integral
         "Bernoulli": (Bernoulli(p * ONE), t, at_counts[:, :2] @ [1 - p, p]),
@@ -339,7 +369,9 @@ def gamma_mgf(
     value, error = empirical_mgf(draws, few)
     terms, tol = np.exp(np.outer(few, draws[:10])), 1e-6 * max(1, float(exact[0]))
     ten = [terms.mean(axis=1), stats.sem(terms, axis=1)]
-    beyond = mgf(law)(law.rate * law.rate.new_tensor([1, 1.5]))
+    ends = torch.tensor([[1, 1.5], [1, 1]], dtype=ONE.dtype, requires_grad=True)  # t, and rates
+    beyond = mgf(Gamma(shape * ONE, ends[1]))(ends[0])
+    (slopes,) = torch.autograd.grad(beyond.sum(), ends)
     return every({
         f"M({t:g})": equal(found[0], exact[0], tol=tol, why=QUADRATURE).drawn(
             Series("E[exp(tX)], integrated", at[1:], exact[1:]),
@@ -351,6 +383,7 @@ def gamma_mgf(
         "draws": within_errors(value, M(few), error=error, why="a mean of exp(tX)"),
         "ten draws": equal_to_rounding(torch.stack(empirical_mgf(draws[:10], few)), ten),
         "from 1/β on": equal(beyond, math.inf, tol=0, why="the integrand does not fall"),
+        "slopes from 1/β on": equal(slopes, 0, tol=0, why="NaN would spoil a sum with others"),
     })
 
 
@@ -368,8 +401,8 @@ def mgf_moments(
         for indices in itertools.combinations_with_replacement(range(dim), degree)
     ]
 
-    def moment(law: distributions.Distribution, *orders: int) -> np.ndarray:
-        return raw_moment(lambda t: mgf(law)(t + at), orders).numpy()
+    def moment(law: distributions.Distribution, *orders: int, of: Any = mgf) -> np.ndarray:
+        return raw_moment(lambda t: of(law)(t + at), orders).numpy()
 
     normal = MultivariateNormal(mean, cov)
     found = [moment(normal, *map(indices.count, range(dim))) for indices in products]
@@ -379,8 +412,8 @@ def mgf_moments(
         Poisson(2 * ONE): stats.poisson(2), Gamma(2.5 * ONE, 2): stats.gamma(2.5, scale=0.5),
         Normal(1 * ONE, 0.5): stats.norm(1, 0.5),
     }
-    degrees = range(order + 1)
-    names = ["".join(f"x{k + 1}" for k in indices) for indices in products]
+    degrees, names = range(order + 1), ["".join(f"x{k + 1}" for k in one) for one in products]
+    learned = Normal(1 * ONE, (0.5 * ONE).requires_grad_())
     return every({
         "products of normal variables": _nearly(found, exact).drawn(
             Series("derivative of M", names, found, style="bars"),
@@ -389,9 +422,10 @@ def mgf_moments(
         ),
         "powers of one variable": _nearly(
             [*[[moment(law, k) for k in degrees] for law in single],
-             [raw_moment(torch.ones_like, (k,)) for k in degrees]],  # of what is always 0
+             [raw_moment(torch.ones_like, (k,)) for k in degrees],  # of what is always 0
+             [moment(learned, k, of=log_mgf) for k in degrees]],  # cumulants, the third 0
             [*[[float(law.moment(k)) if k else 1.0 for k in degrees] for law in single.values()],
-             [1.0, *[0.0] * order]],
+             [1.0, *[0.0] * order], [0, 1, 0.25, 0, 0, 0][: order + 1]],
         ),
     })
 
@@ -421,7 +455,7 @@ def mgf_of_a_sum(
     product = torch.stack(logs).sum(dim=0).exp()
     return within_errors(
         value, product, error=error, why="a mean of exp(tX); M(4t) is finite"
-    ).drawn(
+    ).named("M of the sum").drawn(
         Series("E[exp(tS)] over draws", t, value, error=5 * error),
         Series("product of three", t, product, role="predicted"),
         *(Series(f"M of X{k}", t, log.exp(), "other") for k, log in enumerate(logs, start=1)),
@@ -441,8 +475,7 @@ def mgf_uniqueness(
     z, t = torch.linspace(-40, 40, 801, dtype=ONE.dtype), torch.linspace(-1, 0.4, 29).to(ONE)
     terms = (Normal(0 * ONE, ONE).log_prob(z) + t[:, None] * z**2).exp()
     squared = torch.trapezoid(terms, z, dim=1)  # spectrally accurate: all derivatives end at 0
-    rng = seed.torch()
-    draws = functools.reduce(torch.add, (randn(rng, samples) ** 2 for _ in range(k)))
+    draws = randn(seed.torch(), k, samples).square().sum(dim=0)
     return every({
         "draws": follows(draws, theirs, why="independent sums of squares of normal numbers"),
         "logarithm of the MGF": equal_to_rounding(k * squared.log(), log_mgf(ours)(t)),

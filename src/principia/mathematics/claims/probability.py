@@ -1,4 +1,35 @@
-r"""Probability: what is true of it, and what would refute it."""
+r"""Probability: what is true of it, and what would refute it.
+
+Knobs:
+    rows: Values of the first variable of the table.
+    columns: Values of the second variable.
+    layers: Values of the third variable.
+    independent: Whether the variables are taken as independent, which this table denies.
+    prior: The probability of the first class before anything is seen.
+    outcomes: Values that may be seen.
+    samples: Observations that are drawn.
+    use_prior: Whether the posterior uses the prior; without, the rare class is overrated.
+    nets: Random tables that are looked at, all at once.
+    states: Values of X, and of Y.
+    causes: Values of their common cause Z.
+    coupling: How much X acts on Y directly; any amount makes them dependent given Z.
+    common: Whether Z acts on X; if not, X and Y have nothing in common.
+    h: The largest step of the difference quotients.
+    points: Random points at which the slope is measured.
+    atom: Whether half of the mass sits on one point, where no density can be.
+    shape: The shape of the gamma law.
+    scale: The least stretch $|a|$ of the variable.
+    shift: The number $b$ that is added to it.
+    formula: What the density is divided by; without the bars it is negative for a negative stretch.
+    width: The width of the interval on which X is uniform.
+    dependent: Whether Y is made of the same random number as X; a sum is then no convolution.
+    repetitions: How many times such a sample is drawn, to count how often the bound fails.
+    copies: How often each observation is repeated, as a power of their number; 0 is never.
+    rate: The mean of the Poisson law that is drawn from.
+    mass: Whether each draw counts, or each value once, however often it was drawn.
+    size: The standard deviation of the normal law, and the scale of others.
+    support: Whether the parameter also moves where the law ends, which the score cannot see.
+"""
 
 import functools
 import math
@@ -77,9 +108,8 @@ def sum_and_product_rules(
             torch.cat([y_given_x[:, 0], joint[0].flatten()]), 0, tol=0,
             why="0 by convention, where a quotient would be 0/0",
         ),
-        "bytes of a number": equal(
-            [single.probs.itemsize, joint.itemsize], [4, 8], tol=0, why="floats stay as they are"
-        ),
+        "bytes of a number": equal([single.probs.itemsize, joint.itemsize], [4, 8], tol=0,
+                                   why="floats stay as they are"),
     })
 
 
@@ -193,7 +223,7 @@ def density_is_cdf_slope(
         series += [Series(name, steps, errors[-1]),
                    Series(f"{name}: h² max|f''| / 6", steps, bounds[-1], role="bound")]
     why = "Taylor's formula, and rounding of the distribution functions, 1e-14, over h"
-    return at_most(np.array(errors), np.array(bounds), why=why).drawn(
+    return at_most(np.array(errors), np.array(bounds), why=why).named("error of a slope").drawn(
         *series, x="h", y="largest error of the difference quotient", log="xy"
     )
 
@@ -400,7 +430,9 @@ def log_derivative_trick(
         direct += [slopes.mean(dim=0), slopes.std(dim=0) / len(few) ** 0.5]
         by_score += score_gradient(log_prob, functools.partial(density, at), at, few)
         score = vmap(grad(log_prob), in_dims=(None, 0))(at, few)
-        small.append(score_gradient(log_prob, torch.square, at, few, baseline="leave-one-out")[0])
+        column = score_gradient(lambda t, x, log=log_prob: log(t[:, 0], x), torch.square,
+                                at[:, None], few, baseline="leave-one-out")[0]  # as a matrix
+        small.append(column[:, 0])
         covariances.append((few**2 - (few**2).mean()) @ score / (len(few) - 1))
         for baseline, estimate in found.items():
             estimate.append(score_gradient(log_prob, torch.square, at, x, baseline=baseline))
