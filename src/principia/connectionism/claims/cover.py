@@ -1,4 +1,21 @@
-r"""Counting dichotomies: what is true of it, and what would refute it."""
+r"""Counting dichotomies: what is true of it, and what would refute it.
+
+Knobs:
+    dim: Dimension of the points.
+    largest: Up to how many points, or dimensions, is counted.
+    formula: Which formula foretells the number; the other one is wrong.
+    points: Points of a set.
+    on_a_line: How many points lie on one line through 0; more than one are not in general position.
+    on_the_line: How many dichotomies points on a line have; with 1 the recursion starts wrong.
+    extra: Points beyond those that the theorem names; with them it does not hold.
+    below: Points a dimension, less than 2: nearly all labelings are realized.
+    above: Points a dimension, more than 2: hardly any labeling is realized.
+    rate: The rate of decay: from the Kullback-Leibler divergence, or the misprinted 1.
+    trend: What the number of dichotomies does as points are added; it never falls.
+    problems: Random sets of points for each number of points.
+    labels: Where labels come from; those of a teacher, another hyperplane, can always be separated.
+    first: Where the sum begins; from 1 on it lacks a term.
+"""
 
 import itertools
 import math
@@ -166,7 +183,7 @@ def recursion(
     for s in range(1, largest + 1):
         wrong += sum(count != cover_count(s, n) for n, count in enumerate(row, start=1))
         row = [on_the_line, *(here + lower for lower, here in itertools.pairwise(row))]
-    return never(wrong, of=largest**2, why=INTEGERS)
+    return never(wrong, of=largest**2, why=INTEGERS).named("counts unlike the closed form")
 
 
 @claim(control={"extra": 1}, refutes=["number"], source="Cover 1965")
@@ -303,7 +320,7 @@ def capacity_in_practice(
     error = np.sqrt(chance * (1 - chance) / problems)
     return within_errors(
         shares, chance, error=error, why=f"a share of {problems} independent problems"
-    ).drawn(
+    ).named("share of labelings that are separable").drawn(
         Series("separable", sizes, shares, error=5 * error),
         Series("C(s, n) / 2^s", sizes, chance, role="predicted"),
         x="points s", y="probability",

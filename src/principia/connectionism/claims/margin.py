@@ -1,4 +1,24 @@
-r"""Margin and version space: what is true of it, and what would refute it."""
+r"""Margin and version space: what is true of it, and what would refute it.
+
+Knobs:
+    dim: Dimension of the points.
+    points: Points that are measured or separated.
+    normalized: Whether the score is divided by the length of $w$; else it is no distance.
+    sign_of_zero: The class of a point on the hyperplane; with one of its own the rule has
+        exceptions.
+    scales: Factors by which a hyperplane's numbers are multiplied.
+    kind: Whether the margin is a distance, or the bare score, which grows with the factor.
+    problems: Separable sets of points.
+    model: Who finds the hyperplane; a perceptron's depends on the order of the points.
+    samples: Random hyperplanes that separate the points.
+    champion: Whose margin shall be the largest; the averaged perceptron's is not.
+    drop: Which points are left out; without a support vector the solution moves.
+    directions: Random hyperplanes by which the volume of the version space is measured.
+    change: Whether a new point is added, or replaces an old one, which lets hyperplanes come back.
+    sets: Sets of points, half of which cannot be separated.
+    product: Whether XOR gets the product of its inputs as a third, which makes it separable.
+    scale: How many times the true margin is asked for; above 1 no point at the margin has it.
+"""
 
 from typing import Annotated, Any, Literal
 
@@ -55,7 +75,7 @@ def hesse_distance(
     inside = np.linalg.lstsq(basis, (X - foot).T, rcond=None)[0]
     lengths = np.linalg.norm((X - foot).T - basis @ inside, axis=0)
     measured = signed_distance(X, w, b) if normalized else X @ w + b
-    return equal_to_rounding(measured, np.sign(X @ w + b) * lengths)
+    return equal_to_rounding(measured, np.sign(X @ w + b) * lengths).named("signed distance")
 
 
 @claim(control={"sign_of_zero": 1}, source="by definition of the margin")
@@ -71,7 +91,9 @@ def margin_sign(
     w[0] = 1  # so that there always are some
     scores = X @ w + b
     f = np.where(scores == 0, sign_of_zero, np.sign(scores))
-    return never((f == y) != (y * signed_distance(X, w, b) > 0), why="a definition: no exception")
+    wrong = (f == y) != (y * signed_distance(X, w, b) > 0)
+    reason = "a definition: no exception"
+    return never(wrong, why=reason).named("points whose margin has the wrong sign")
 
 
 @claim(control={"kind": "functional"}, source="by construction")
@@ -89,7 +111,9 @@ def margin_scale_free(
         margins = [geometric_margin(c * w, c * b, X, y) for c in factors]
     else:
         margins = [float((y * (X @ (c * w) + c * b)).min()) for c in factors]
-    return equal_to_rounding(margins, np.full(scales, geometric_margin(w, b, X, y))).drawn(
+    return equal_to_rounding(margins, np.full(scales, geometric_margin(w, b, X, y))).named(
+        "margin at any scale"
+    ).drawn(
         Series(f"{kind} margin", factors, margins), x="scale c", y="margin", log="x",
     )
 
@@ -119,7 +143,9 @@ def max_margin_unique(
         planes = np.array([np.append(one.coef_, one.intercept_ / scale) for one in fits])
         planes /= np.linalg.norm(planes, axis=1, keepdims=True)
         cosines.append(planes[1:] @ planes[0])
-    return at_least(np.ravel(cosines), 1.0, slack=SOLVED, why=f"a theorem; {NEAR_MARGIN}")
+    return at_least(
+        np.ravel(cosines), 1.0, slack=SOLVED, why=f"a theorem; {NEAR_MARGIN}"
+    ).named("cosine between two solutions")
 
 
 @claim(
@@ -197,7 +223,9 @@ def support_vectors_decide(
         part = MaxMargin().fit(X[kept], y[kept])
         one, two = (np.append(model.coef_, model.intercept_) for model in (whole, part))
         cosines.append(one @ two / np.linalg.norm(one) / np.linalg.norm(two))
-    return at_least(cosines, 1.0, slack=SOLVED, why=f"a theorem; {NEAR_MARGIN}")
+    return at_least(cosines, 1.0, slack=SOLVED, why=f"a theorem; {NEAR_MARGIN}").named(
+        "cosine with the solution of all points"
+    )
 
 
 @claim(

@@ -1,4 +1,27 @@
-r"""The perceptron: what is true of it, and what would refute it."""
+r"""The perceptron: what is true of it, and what would refute it.
+
+Knobs:
+    problems: Separable sets of points on which a perceptron is trained.
+    points: Points of a set that a perceptron is trained on.
+    margin_scale: How many times the true margin the bound is told; above 1 it is broken.
+    dim: Dimension of the points.
+    strict: Whether mistakes shall stay below the bound, which they can attain.
+    augmented: Whether the radius counts the coordinate 1 of the bias; without it the bound is
+        broken.
+    runs: Sets of points on which a perceptron is trained.
+    flip: The chance that a label is turned; then progress falls short of the bound.
+    update: When a point is added to the weights; always, and not after a mistake, they grow too
+        fast.
+    outside: Length of the part of the first weights outside of the span, which no mistake removes.
+    epochs: Passes over the points.
+    labels: Which function the four corners get; AND is separable, so that mistakes end.
+    zero: The class of a score of 0; with none, accuracy counts such points as wrong.
+    reference: Whether scikit-learn averages as we do; exchanged, one averages and one does not.
+    classes: How many classes there are.
+    exchanged: Whether the one takes a unit a class where the other takes one a pair of classes.
+    width: How many times its default the width of the kernel is; only at 1 are they the same.
+    tie: What a score of exactly 0 is in training: a mistake, unless the rule is changed.
+"""
 
 import itertools
 from collections.abc import Callable
@@ -86,8 +109,8 @@ def bound_is_attained(
     made = Perceptron(fit_intercept=False, trace=True).fit(X, y).n_mistakes_
     bound = mistake_bound(X, y, point)
     if strict:
-        return at_most(made, bound - 1, why="less than the bound, in integers")
-    return equal(made, bound, tol=0, why="integers")
+        return at_most(made, bound - 1, why="below the bound, in integers").named("mistakes")
+    return equal(made, bound, tol=0, why="integers").named("mistakes")
 
 
 @claim(control={"augmented": False}, refutes=["mistakes"], source="Novikoff 1962, for (x, 1)")
@@ -134,7 +157,7 @@ def weights_grow_along_target(
     t, why = range(1, len(progress[0]) + 1), "a theorem; 10^4 floats of size 10 round by 1e-9"
     return at_least(
         np.concatenate(progress), np.concatenate(least), slack=1e-9, why=why
-    ).drawn(
+    ).named("progress along the separator").drawn(
         Series("w·w*", t, progress[0]), Series("tγ", t, least[0], role="bound"),
         x="mistakes t (first run)", y="progress along the target",
     )
@@ -206,7 +229,8 @@ def weights_in_span(
     weights = np.vstack([model.weights_, model.coef_])
     outer = weights - weights @ basis @ basis.T
     left = np.linalg.norm(outer, axis=1) / np.linalg.norm(weights, axis=1)
-    return at_most(left, 1e-12, why="rounding of an orthonormal projection")
+    reason = "rounding of an orthonormal projection"
+    return at_most(left, 1e-12, why=reason).named("share of the weights outside of the span")
 
 
 @claim(
@@ -272,7 +296,7 @@ def scoring_rule(
     model = Perceptron(fit_intercept=False).fit(X, y)
     model.coef_ = np.zeros_like(model.coef_)
     reported = model.score(X, y) if zero == "+1" else np.mean(np.sign(X @ model.coef_[0]) == y)
-    return equal_to_rounding(reported, np.mean(y == 1))
+    return equal_to_rounding(reported, np.mean(y == 1)).named("accuracy")
 
 
 @claim(
