@@ -147,6 +147,18 @@ def general_position_needed(
         [len(dichotomies(rng.normal(size=size))) for size in many],
         [cover_count(*size) for size in many], tol=0, why=INTEGERS,
     )
+    lower = ((6, 1, 3), (7, 2, 4), (8, 3, 5), (7, 4, 6), (3, 2, 8))  # points, of their span, of all
+    flats = [rng.normal(size=(s, r)) @ rng.normal(size=(r, n)) for s, r, n in lower]
+    parts["points in a subspace"] = equal(
+        [len(dichotomies(X)) for X in flats], [cover_count(s, r) for s, r, _ in lower],
+        tol=0, why=INTEGERS,
+    )
+    near = [np.array([[1.0, 0.0], [1.0, sine]]) for sine in (0.5e-9, 1.5e-9)]
+    parts["sines up to 1e-9 are 0"] = equal(
+        [len(dichotomies(X)) for X in near]  # two unit vectors: a singular value of sine / sqrt(2)
+        + [bool(in_general_position(X * [1.0, 2**0.5])) for X in near],
+        [2, 4, False, True], tol=0, why="integers, and yes or no",
+    )
     told = [bool(in_general_position(X)) for sets in (general, flat, twice) for X in sets]
     wrong = np.array(told) != np.repeat([True, False, False], 20)
     return every({
@@ -159,7 +171,7 @@ def general_position_needed(
 def _smallest_values(rng: np.random.Generator) -> Evidence:
     """Compare with singular values of all subsets; of 5 of 40 points, random ones are looked at."""
     found, known = [], []
-    for s, n, bias in ((7, 3, False), (6, 2, True), (2, 4, False), (9, 1, True)):
+    for s, n, bias in ((7, 3, False), (6, 2, True), (2, 4, False), (9, 1, True), (200, 2, False)):
         X = rng.normal(size=(s, n)) * rng.uniform(0.1, 10, size=(s, 1))
         one = in_general_position(X, bias=bias)
         wider = np.column_stack([X, np.ones(s)]) if bias else X
@@ -169,8 +181,9 @@ def _smallest_values(rng: np.random.Generator) -> Evidence:
         known += [np.linalg.svd(subsets, compute_uv=False)[:, -1].min(), len(subsets), True]
     sampled = in_general_position(rng.normal(size=(40, 5)), rng=rng)
     twins = in_general_position(np.repeat(rng.normal(size=(20, 5)), 2, axis=0))
-    found += [sampled.holds, sampled.subsets, sampled.exhaustive, twins.holds]
-    return equal_to_rounding(found, [*known, True, 2000, False, False])
+    more = in_general_position(rng.normal(size=(201, 2)))  # 20100 subsets: too many for all
+    found += [sampled.holds, sampled.subsets, sampled.exhaustive, twins.holds, more.exhaustive]
+    return equal_to_rounding(found, [*known, True, 2000, False, False, False])
 
 
 @claim(control={"on_the_line": 1}, source="Cover 1965, proof of the function-counting theorem")

@@ -72,10 +72,14 @@ def hesse_distance(
     foot, largest = rng.normal(size=dim), np.abs(w).argmax()
     foot[largest] -= (w @ foot + b) / w[largest]  # some point of the hyperplane
     basis = null_space(w[None])  # (dim, dim - 1)
-    inside = np.linalg.lstsq(basis, (X - foot).T, rcond=None)[0]
-    lengths = np.linalg.norm((X - foot).T - basis @ inside, axis=0)
-    measured = signed_distance(X, w, b) if normalized else X @ w + b
-    return equal_to_rounding(measured, np.sign(X @ w + b) * lengths).named("signed distance")
+    measured, known = [], []
+    for bias, start in (([b], foot), ([], 0 * foot)):  # by default the hyperplane goes through 0
+        inside = np.linalg.lstsq(basis, (X - start).T, rcond=None)[0]
+        lengths = np.linalg.norm((X - start).T - basis @ inside, axis=0)
+        scores = X @ w + sum(bias)
+        measured.append(signed_distance(X, w, *bias) if normalized else scores)
+        known.append(np.sign(scores) * lengths)
+    return equal_to_rounding(np.stack(measured), np.stack(known)).named("signed distance")
 
 
 @claim(control={"sign_of_zero": 1}, source="by definition of the margin")
@@ -106,7 +110,7 @@ def margin_scale_free(
     rng = seed.numpy()
     X, y, _ = separable_points(rng, 100, dim, 0.1)
     w, b = rng.normal(size=dim), float(rng.normal())
-    factors = np.logspace(-6, 6, scales)
+    factors = np.logspace(-200, 200, scales)  # whose squares leave float64
     if kind == "geometric":
         margins = [geometric_margin(c * w, c * b, X, y) for c in factors]
     else:
@@ -130,7 +134,9 @@ def max_margin_unique(
     for _ in range(problems):
         X, y, target = separable_points(rng, points, dim, 0.1)
         scale = 10 ** rng.uniform(-4, 4) if model == "max margin" else 1.0
-        X = scale * (X + rng.normal() * target)
+        away = 10 ** rng.uniform(0, 4) if model == "max margin" else 1.0
+        shift = away * rng.normal() * target
+        X = scale * (X + shift)
         if model == "perceptron":
             fits = [Perceptron(shuffle=True, random_state=k).fit(X, y) for k in range(6)]
         else:
@@ -141,6 +147,7 @@ def max_margin_unique(
                 for solver in solvers for kind in kinds
             ]
         planes = np.array([np.append(one.coef_, one.intercept_ / scale) for one in fits])
+        planes[:, -1] += planes[:, :-1] @ shift  # as if nothing had been moved
         planes /= np.linalg.norm(planes, axis=1, keepdims=True)
         cosines.append(planes[1:] @ planes[0])
     return at_least(
@@ -279,8 +286,32 @@ def version_space_shrinks(
             "samples have length 1": equal_to_rounding(
                 np.linalg.norm(drawn, axis=1), np.ones(len(drawn))
             ),
+            "members have a margin above 0": never(
+                _misplaced(rng, dim), why="a definition, for points of any two classes, or of one"
+            ),
+            "how much is drawn by default": equal_to_rounding(
+                [spaces[2].volume(rng=7), len(spaces[2].sample(rng=7, steps=1)[1]),
+                 *spaces[2].sample(20, 7)[1]],
+                [spaces[2].volume(100_000, 7), 1000, *spaces[2].sample(20, 7, steps=200)[1]],
+            ),
         }
     )
+
+
+def _misplaced(rng: np.random.Generator, dim: int) -> Array:
+    """Tell which hyperplanes, of whole numbers so that some go through points, are misjudged."""
+    X, wrong = rng.integers(-2, 3, size=(3, dim)), []
+    W, B = rng.integers(-2, 3, size=(5, 40, dim)), rng.integers(-2, 3, size=(5, 40))
+    for y, signs in (
+        ([1, 1, 1], [1, 1, 1]), ([-1, -1, -1], [-1, -1, -1]), ([0, 1, 0], [-1, 1, -1]),
+        (["up", "up", "down"], [1, 1, -1]), ([-1, 1, 1], [-1, 1, 1]), ([-1, 3, -1], [-1, 1, -1]),
+    ):
+        space = VersionSpace(X, y)
+        for biases in ([B], [2.0], []):
+            scores = W @ X.T + sum(np.expand_dims(one, -1) for one in biases)
+            margins = (np.array(signs) * scores).min(axis=-1)
+            wrong.append(space.contains(W, *biases) != (margins > 0))
+    return np.stack(wrong)
 
 
 @claim(
@@ -341,8 +372,10 @@ def _unlike_gordan(rng: np.random.Generator, sets: int) -> list[bool]:
             X[:, 0], X[:, 1:] = 7.0, X[:, 1:] + 5.0
         normals = y[:, None] * np.column_stack([X, np.ones(8)])[:, : 4 + bias]
         rest = nnls(np.vstack([normals.T, np.ones(8)]), np.append(np.zeros(4 + bias), 1.0))[1]
-        answer = separable(X, y, bias=bias)[0]
-        differ.append(answer != (rest > 1e-8))
+        answer, w, b = separable(X, y, bias=bias)
+        proved = bool((y * (X @ w + b)).min() > 0) and (bias or b == 0)
+        empty = w.shape == (4,) and bool(np.isnan([*w, b]).all())  # what is told if there is none
+        differ.append(answer != (rest > 1e-8) or not (proved if answer else empty))
     return differ
 
 
