@@ -72,6 +72,8 @@ def test_claims_catch_planted_bugs(old, new, claim):
          "        self.coef_", "max_margin_best", ["margin and distances of scikit-learn's"]),
         ("self.classes_[(scores >= 0)", "self.classes_[(scores < 0)", "max_margin_best",
          ["classes of scikit-learn's"]),
+        ("if random_state is not None:\n        first", "if random_state is None:\n        first",
+         "max_margin_best", ["the same, to the last bit, with the same seed or none"]),
         ("toward * np.sin(turn)", "toward * np.cos(turn)", "max_margin_best",
          ["perceptron, program and samples separate"]),
     ],

@@ -37,7 +37,7 @@ from principia.connectionism.dense_memory import (
     capacity,
     error_probability,
 )
-from principia.connectionism.hopfield import Hopfield
+from principia.connectionism.hopfield import Hopfield, flip_probability
 from principia.lab.data.synthetic import random_signs
 from principia.lab.evidence import (
     Evidence,
@@ -74,10 +74,14 @@ def quadratic_is_hopfield(
         expected.append(2 * units * classic.energy(x) - patterns * units)  # the diagonal's share
         x, y = dense(x), classic.recall(y, order="sync", max_sweeps=1).states
         differ.append(x != y)
+    more = {"degree": degree} if degree != 2 else {}  # the default
+    foretold = [error_probability(units, patterns, **more), capacity(units, **more)]
+    known = [flip_probability(units, patterns, exact=False), units / (2 * math.log(units))]
     return every(
         {
             "units that differ": never(torch.stack(differ), why="an identity between signs"),
             "energy": equal_to_rounding(torch.stack(energies), torch.stack(expected)),
+            "errors and capacity": equal_to_rounding(foretold, known),
         }
     )
 
@@ -298,12 +302,19 @@ def update_is_attention(
         torch.logsumexp(beta * query.double() @ stored.double().T, 1) / beta
     )
     why = "float32: unit vectors and scores up to 8, each rounded by 6e-8 of itself"
-    batch = query.view(2, 25, dim)
+    batch, given = query.view(2, 25, dim), stored.clone().requires_grad_()
+    plain, signs = ModernHopfield(given), DenseMemory(given.sign())
+    with torch.no_grad():
+        given.zero_()  # which the memories do not see
+    simple = (query.double() @ stored.double().T).softmax(dim=1) @ stored.double()
+    followed = [one.patterns.requires_grad for one in (plain, signs)]
     return every(
         {
             "one update": equal(memory.recall(batch).flatten(0, 1), expected, tol=1e-6, why=why),
             "three updates": equal(memory.recall(query, steps=3), again, tol=1e-5, why=why),
             "energy": equal(memory.energy(batch).flatten(), energy, tol=1e-5, why=why),
+            "by default beta is 1": equal(plain(query).detach(), simple, tol=1e-6, why=why),
+            "gradients to what is stored": never(followed, why="memories keep copies of their own"),
         }
     )
 

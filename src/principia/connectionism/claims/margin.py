@@ -185,6 +185,10 @@ def max_margin_best(
         named = MaxMargin().fit(X, np.where(y > 0, "up", "down"))
         wrong.append(named.predict(members[0]) != np.where(scores >= 0, "up", "down"))
     wrong.append(MaxMargin().fit([[-1.0], [1.0]], [0, 1]).predict([[0.0]]) != 1)  # on the plane
+    kinds: list[dict[str, Any]] = [
+        {"solver": solver, "random_state": k} for solver in ("smo", "slsqp") for k in (None, 1)
+    ]
+    twice = np.array([[MaxMargin(**kind).fit(X, y).coef_ for kind in kinds] for _ in range(2)])
     table = np.array(margins)  # (problems, 4 + samples)
     best = np.broadcast_to(table[:, [names.index(champion)]], table.shape)
     ranks, some = np.arange(1, problems + 1), table[:, 4:44]
@@ -203,6 +207,9 @@ def max_margin_best(
             ),
             "margin and distances of scikit-learn's": equal(
                 found, known, tol=1e-4, why="its solver stops at a slack of 1e-6 of margins of 0.1"
+            ),
+            "the same, to the last bit, with the same seed or none": never(
+                twice[0] != twice[1], why="without a seed nothing is drawn"
             ),
             "classes of scikit-learn's": never(
                 np.concatenate(wrong), why="no random point is within 1e-4 of the hyperplane"
