@@ -188,6 +188,7 @@ def max_margin_best(
     kinds: list[dict[str, Any]] = [
         {"solver": solver, "random_state": k} for solver in ("smo", "slsqp") for k in (None, 1)
     ]
+    X, y, _ = separable_points(rng, 40, dim, 0.1)
     twice = np.array([[MaxMargin(**kind).fit(X, y).coef_ for kind in kinds] for _ in range(2)])
     table = np.array(margins)  # (problems, 4 + samples)
     best = np.broadcast_to(table[:, [names.index(champion)]], table.shape)
