@@ -50,7 +50,10 @@ def test_claims_catch_planted_bugs(old, new, claim):
         ("np.column_stack([X, np.ones(len(X))]) if", "np.column_stack([X, np.zeros(len(X))]) if",
          "counting_with_bias", ["by LP"]),
         ("return 2 * sum(", "return 4 * sum(", "general_position_needed",
-         ["two points on a line", "n points in a hyperplane", "many points"]),
+         ["two points on a line", "n points in a hyperplane", "many points",
+          "points in a subspace"]),
+        ("bias: bool = False, tol: PositiveFloat = 1e-9", "bias: bool = False, tol: PositiveFloat "
+         "= 2e-9", "general_position_needed", ["sines up to 1e-9 are 0"]),
         ("values[:, -1].min()", "values[:, 0].min()", "general_position_needed",
          ["and finds the smallest singular value"]),
         ("return 2 * sum(", "return sum(", "shattering", ["formula"]),

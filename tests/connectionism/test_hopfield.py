@@ -48,6 +48,8 @@ def test_claims_catch_planted_bugs(old, new, claim):
         ("s > 1 else 0.0", "s > 1 else 0.5", "flip_probability", ["a pattern alone"]),
         ("* pattern.double()", "* -pattern.double()", "inverse_and_mixtures",
          ["and have half of each pattern"]),
+        ("+ self.b.abs()", "+ self.b", "stability_is_one_sided", ["a field of 0 gives +1"]),
+        ("W = (W + W.T) / 2", "W = (W + W) / 2", "projection_rule", ["no asymmetry"]),
     ],
 )
 def test_parts_catch_planted_bugs(old, new, claim, parts):

@@ -1,4 +1,21 @@
-r"""Counting dichotomies: what is true of it, and what would refute it."""
+r"""Counting dichotomies: what is true of it, and what would refute it.
+
+Knobs:
+    dim: Dimension of the points.
+    largest: Up to how many points, or dimensions, is counted.
+    formula: Which formula foretells the number; the other one is wrong.
+    points: Points of a set.
+    on_a_line: How many points lie on one line through 0; more than one are not in general position.
+    on_the_line: How many dichotomies points on a line have; with 1 the recursion starts wrong.
+    extra: Points beyond those that the theorem names; with them it does not hold.
+    below: Points a dimension, less than 2: nearly all labelings are realized.
+    above: Points a dimension, more than 2: hardly any labeling is realized.
+    rate: The rate of decay: from the Kullback-Leibler divergence, or the misprinted 1.
+    trend: What the number of dichotomies does as points are added; it never falls.
+    problems: Random sets of points for each number of points.
+    labels: Where labels come from; those of a teacher, another hyperplane, can always be separated.
+    first: Where the sum begins; from 1 on it lacks a term.
+"""
 
 import itertools
 import math
@@ -130,6 +147,18 @@ def general_position_needed(
         [len(dichotomies(rng.normal(size=size))) for size in many],
         [cover_count(*size) for size in many], tol=0, why=INTEGERS,
     )
+    lower = ((6, 1, 3), (7, 2, 4), (8, 3, 5), (7, 4, 6), (3, 2, 8))  # points, of their span, of all
+    flats = [rng.normal(size=(s, r)) @ rng.normal(size=(r, n)) for s, r, n in lower]
+    parts["points in a subspace"] = equal(
+        [len(dichotomies(X)) for X in flats], [cover_count(s, r) for s, r, _ in lower],
+        tol=0, why=INTEGERS,
+    )
+    near = [np.array([[1.0, 0.0], [1.0, sine]]) for sine in (0.5e-9, 1.5e-9)]
+    parts["sines up to 1e-9 are 0"] = equal(
+        [len(dichotomies(X)) for X in near]  # two unit vectors: a singular value of sine / sqrt(2)
+        + [bool(in_general_position(X * [1.0, 2**0.5])) for X in near],
+        [2, 4, False, True], tol=0, why="integers, and yes or no",
+    )
     told = [bool(in_general_position(X)) for sets in (general, flat, twice) for X in sets]
     wrong = np.array(told) != np.repeat([True, False, False], 20)
     return every({
@@ -142,7 +171,7 @@ def general_position_needed(
 def _smallest_values(rng: np.random.Generator) -> Evidence:
     """Compare with singular values of all subsets; of 5 of 40 points, random ones are looked at."""
     found, known = [], []
-    for s, n, bias in ((7, 3, False), (6, 2, True), (2, 4, False), (9, 1, True)):
+    for s, n, bias in ((7, 3, False), (6, 2, True), (2, 4, False), (9, 1, True), (200, 2, False)):
         X = rng.normal(size=(s, n)) * rng.uniform(0.1, 10, size=(s, 1))
         one = in_general_position(X, bias=bias)
         wider = np.column_stack([X, np.ones(s)]) if bias else X
@@ -152,8 +181,9 @@ def _smallest_values(rng: np.random.Generator) -> Evidence:
         known += [np.linalg.svd(subsets, compute_uv=False)[:, -1].min(), len(subsets), True]
     sampled = in_general_position(rng.normal(size=(40, 5)), rng=rng)
     twins = in_general_position(np.repeat(rng.normal(size=(20, 5)), 2, axis=0))
-    found += [sampled.holds, sampled.subsets, sampled.exhaustive, twins.holds]
-    return equal_to_rounding(found, [*known, True, 2000, False, False])
+    more = in_general_position(rng.normal(size=(201, 2)))  # 20100 subsets: too many for all
+    found += [sampled.holds, sampled.subsets, sampled.exhaustive, twins.holds, more.exhaustive]
+    return equal_to_rounding(found, [*known, True, 2000, False, False, False])
 
 
 @claim(control={"on_the_line": 1}, source="Cover 1965, proof of the function-counting theorem")
@@ -166,7 +196,7 @@ def recursion(
     for s in range(1, largest + 1):
         wrong += sum(count != cover_count(s, n) for n, count in enumerate(row, start=1))
         row = [on_the_line, *(here + lower for lower, here in itertools.pairwise(row))]
-    return never(wrong, of=largest**2, why=INTEGERS)
+    return never(wrong, of=largest**2, why=INTEGERS).named("counts unlike the closed form")
 
 
 @claim(control={"extra": 1}, refutes=["number"], source="Cover 1965")
@@ -303,7 +333,7 @@ def capacity_in_practice(
     error = np.sqrt(chance * (1 - chance) / problems)
     return within_errors(
         shares, chance, error=error, why=f"a share of {problems} independent problems"
-    ).drawn(
+    ).named("share of labelings that are separable").drawn(
         Series("separable", sizes, shares, error=5 * error),
         Series("C(s, n) / 2^s", sizes, chance, role="predicted"),
         x="points s", y="probability",

@@ -1,4 +1,27 @@
-r"""The delta rule: what is true of it, and what would refute it."""
+r"""The delta rule: what is true of it, and what would refute it.
+
+Knobs:
+    size: Inputs and units of the layer.
+    transposed: Whether the weights are transposed, which sends inputs to the wrong units.
+    inputs: Inputs of the layer.
+    units: Units of the layer.
+    batch: Samples over which a step is averaged.
+    lr: The learning rate: how far a step goes.
+    derivative: Whether the rule has the slope of the unit; without it, it is no gradient.
+    points: Points that are learned.
+    dim: Dimension of the points.
+    order: In which order an epoch visits the points; as given, batches are other ones.
+    rule: Who makes the step; Adam scales every weight by itself, and so leaves the input's
+        direction.
+    steps: Steps of the training.
+    sign: The sign of the step; with + it climbs the loss.
+    nets: Networks that are trained, each from its own start.
+    hidden: Whether there is a hidden layer; without it no net solves XOR.
+    target: The function to learn; AND needs no hidden layer.
+    depth: The largest distance of the field from 0.
+    phi: The function of the unit; only the sigmoid saturates.
+    side: On which side of 0 the field lies; on the right one there is nothing left to teach.
+"""
 
 import functools
 from collections.abc import Sequence

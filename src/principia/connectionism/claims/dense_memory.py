@@ -1,4 +1,27 @@
-r"""Dense associative memory: what is true of it, and what would refute it."""
+r"""Dense associative memory: what is true of it, and what would refute it.
+
+Knobs:
+    units: Units of a network.
+    patterns: Patterns that are stored.
+    steps: Updates of every state.
+    degree: The power of the energy; only 2 is the Hopfield network.
+    form: Whether a unit compares the energies of its two values; their slope is not the same.
+    load: How many times its usual number of patterns a network stores.
+    formula: Whose formula foretells errors: that of the own power, or the one of the square.
+    error: The share of unstable bits at which a memory counts as full.
+    nets: Networks of the largest size that are measured; of smaller ones there are more.
+    claimed_degree: The power of which the theory is asked; 3 is the power of the networks.
+    alpha: The logarithm of the number of patterns, divided by the number of units.
+    flips: The share of bits that are turned before recall.
+    interaction: The energy's function; the square stores far fewer patterns than the exponential.
+    states: Random states from which the descent begins.
+    dim: Dimension of patterns and states.
+    beta: How sharply the softmax chooses among the patterns.
+    normalized: Whether the weights of the patterns sum to 1, as in softmax; else energy may rise.
+    scale: What multiplies the scores; attention's usual $1/\sqrt d$ is another memory.
+    noise: Length of the random vector that is added to a pattern before recall.
+    tied: Whether two patterns are equally near, so that no sharpness tells them apart.
+"""
 
 import math
 from typing import Annotated, Literal
@@ -14,7 +37,7 @@ from principia.connectionism.dense_memory import (
     capacity,
     error_probability,
 )
-from principia.connectionism.hopfield import Hopfield
+from principia.connectionism.hopfield import Hopfield, flip_probability
 from principia.lab.data.synthetic import random_signs
 from principia.lab.evidence import (
     Evidence,
@@ -51,10 +74,14 @@ def quadratic_is_hopfield(
         expected.append(2 * units * classic.energy(x) - patterns * units)  # the diagonal's share
         x, y = dense(x), classic.recall(y, order="sync", max_sweeps=1).states
         differ.append(x != y)
+    more = {"degree": degree} if degree != 2 else {}  # the default
+    foretold = [error_probability(units, patterns, **more), capacity(units, **more)]
+    known = [flip_probability(units, patterns, exact=False), units / (2 * math.log(units))]
     return every(
         {
             "units that differ": never(torch.stack(differ), why="an identity between signs"),
             "energy": equal_to_rounding(torch.stack(energies), torch.stack(expected)),
+            "errors and capacity": equal_to_rounding(foretold, known),
         }
     )
 
@@ -114,7 +141,11 @@ def polynomial_error(
     load: Annotated[float, Range(0.75, 2)] = 1.0,
     formula: Literal["own degree", "quadratic"] = "own degree",
 ) -> Evidence:
-    r"""A stored bit is unstable with probability $\Phi(-\sqrt{n^{k-1}/(K(2k-3)!!)})$."""
+    r"""A stored bit is unstable with probability $\Phi(-\sqrt{n^{k-1}/(K(2k-3)!!)})$.
+
+    Args:
+        patterns: Patterns that all networks of a size store together.
+    """
     rng = seed.torch()
     cases, rates, errors, predicted = [], [], [], []
     for degree, n, unloaded in ((3, 100, 1000), (3, 60, 300), (4, 40, 4000)):
@@ -129,7 +160,9 @@ def polynomial_error(
         predicted.append(error_probability(n, K, degree if formula == "own degree" else 2))
     bias = [0.1 * rate for rate in predicted]
     why = "mean over nets; the formula's next order, 2/n and 1/n, adds up to 8 % at n = 60"
-    return within_errors(rates, predicted, error=errors, bias=bias, why=why).drawn(
+    return within_errors(rates, predicted, error=errors, bias=bias, why=why).named(
+        "share of unstable bits"
+    ).drawn(
         Series("measured", cases, rates, style="bars", error=[5 * error for error in errors]),
         Series("predicted", cases, predicted, role="predicted", style="points"),
         x="degree, units, patterns", y="share of unstable bits",
@@ -237,7 +270,7 @@ def energy_descends(
     return at_most(
         path[1:], path[:-1], slack=1e-12 * (1 + path[:-1].abs()),
         why="a theorem; rounding of sums of squares and of a logarithm",
-    ).drawn(
+    ).named("energy after an update").drawn(
         *(Series(f"state {k}", range(steps + 1), path[:, k], role="other") for k in range(6)),
         x="updates", y="energy",
     )
@@ -269,12 +302,19 @@ def update_is_attention(
         torch.logsumexp(beta * query.double() @ stored.double().T, 1) / beta
     )
     why = "float32: unit vectors and scores up to 8, each rounded by 6e-8 of itself"
-    batch = query.view(2, 25, dim)
+    batch, given = query.view(2, 25, dim), stored.clone().requires_grad_()
+    plain, signs = ModernHopfield(given), DenseMemory(given.sign())
+    with torch.no_grad():
+        given.zero_()  # which the memories do not see
+    simple = (query.double() @ stored.double().T).softmax(dim=1) @ stored.double()
+    followed = [one.patterns.requires_grad for one in (plain, signs)]
     return every(
         {
             "one update": equal(memory.recall(batch).flatten(0, 1), expected, tol=1e-6, why=why),
             "three updates": equal(memory.recall(query, steps=3), again, tol=1e-5, why=why),
             "energy": equal(memory.energy(batch).flatten(), energy, tol=1e-5, why=why),
+            "by default beta is 1": equal(plain(query).detach(), simple, tol=1e-6, why=why),
+            "gradients to what is stored": never(followed, why="memories keep copies of their own"),
         }
     )
 

@@ -1,4 +1,24 @@
-r"""Margin and version space: what is true of it, and what would refute it."""
+r"""Margin and version space: what is true of it, and what would refute it.
+
+Knobs:
+    dim: Dimension of the points.
+    points: Points that are measured or separated.
+    normalized: Whether the score is divided by the length of $w$; else it is no distance.
+    sign_of_zero: The class of a point on the hyperplane; with one of its own the rule has
+        exceptions.
+    scales: Factors by which a hyperplane's numbers are multiplied.
+    kind: Whether the margin is a distance, or the bare score, which grows with the factor.
+    problems: Separable sets of points.
+    model: Who finds the hyperplane; a perceptron's depends on the order of the points.
+    samples: Random hyperplanes that separate the points.
+    champion: Whose margin shall be the largest; the averaged perceptron's is not.
+    drop: Which points are left out; without a support vector the solution moves.
+    directions: Random hyperplanes by which the volume of the version space is measured.
+    change: Whether a new point is added, or replaces an old one, which lets hyperplanes come back.
+    sets: Sets of points, half of which cannot be separated.
+    product: Whether XOR gets the product of its inputs as a third, which makes it separable.
+    scale: How many times the true margin is asked for; above 1 no point at the margin has it.
+"""
 
 from typing import Annotated, Any, Literal
 
@@ -52,10 +72,14 @@ def hesse_distance(
     foot, largest = rng.normal(size=dim), np.abs(w).argmax()
     foot[largest] -= (w @ foot + b) / w[largest]  # some point of the hyperplane
     basis = null_space(w[None])  # (dim, dim - 1)
-    inside = np.linalg.lstsq(basis, (X - foot).T, rcond=None)[0]
-    lengths = np.linalg.norm((X - foot).T - basis @ inside, axis=0)
-    measured = signed_distance(X, w, b) if normalized else X @ w + b
-    return equal_to_rounding(measured, np.sign(X @ w + b) * lengths)
+    measured, known = [], []
+    for bias, start in (([b], foot), ([], 0 * foot)):  # by default the hyperplane goes through 0
+        inside = np.linalg.lstsq(basis, (X - start).T, rcond=None)[0]
+        lengths = np.linalg.norm((X - start).T - basis @ inside, axis=0)
+        scores = X @ w + sum(bias)
+        measured.append(signed_distance(X, w, *bias) if normalized else scores)
+        known.append(np.sign(scores) * lengths)
+    return equal_to_rounding(np.stack(measured), np.stack(known)).named("signed distance")
 
 
 @claim(control={"sign_of_zero": 1}, source="by definition of the margin")
@@ -71,7 +95,9 @@ def margin_sign(
     w[0] = 1  # so that there always are some
     scores = X @ w + b
     f = np.where(scores == 0, sign_of_zero, np.sign(scores))
-    return never((f == y) != (y * signed_distance(X, w, b) > 0), why="a definition: no exception")
+    wrong = (f == y) != (y * signed_distance(X, w, b) > 0)
+    reason = "a definition: no exception"
+    return never(wrong, why=reason).named("points whose margin has the wrong sign")
 
 
 @claim(control={"kind": "functional"}, source="by construction")
@@ -84,12 +110,14 @@ def margin_scale_free(
     rng = seed.numpy()
     X, y, _ = separable_points(rng, 100, dim, 0.1)
     w, b = rng.normal(size=dim), float(rng.normal())
-    factors = np.logspace(-6, 6, scales)
+    factors = np.logspace(-200, 200, scales)  # whose squares leave float64
     if kind == "geometric":
         margins = [geometric_margin(c * w, c * b, X, y) for c in factors]
     else:
         margins = [float((y * (X @ (c * w) + c * b)).min()) for c in factors]
-    return equal_to_rounding(margins, np.full(scales, geometric_margin(w, b, X, y))).drawn(
+    return equal_to_rounding(margins, np.full(scales, geometric_margin(w, b, X, y))).named(
+        "margin at any scale"
+    ).drawn(
         Series(f"{kind} margin", factors, margins), x="scale c", y="margin", log="x",
     )
 
@@ -106,7 +134,9 @@ def max_margin_unique(
     for _ in range(problems):
         X, y, target = separable_points(rng, points, dim, 0.1)
         scale = 10 ** rng.uniform(-4, 4) if model == "max margin" else 1.0
-        X = scale * (X + rng.normal() * target)
+        away = 10 ** rng.uniform(0, 4) if model == "max margin" else 1.0
+        shift = away * rng.normal() * target
+        X = scale * (X + shift)
         if model == "perceptron":
             fits = [Perceptron(shuffle=True, random_state=k).fit(X, y) for k in range(6)]
         else:
@@ -117,9 +147,12 @@ def max_margin_unique(
                 for solver in solvers for kind in kinds
             ]
         planes = np.array([np.append(one.coef_, one.intercept_ / scale) for one in fits])
+        planes[:, -1] += planes[:, :-1] @ shift  # as if nothing had been moved
         planes /= np.linalg.norm(planes, axis=1, keepdims=True)
         cosines.append(planes[1:] @ planes[0])
-    return at_least(np.ravel(cosines), 1.0, slack=SOLVED, why=f"a theorem; {NEAR_MARGIN}")
+    return at_least(
+        np.ravel(cosines), 1.0, slack=SOLVED, why=f"a theorem; {NEAR_MARGIN}"
+    ).named("cosine between two solutions")
 
 
 @claim(
@@ -152,6 +185,11 @@ def max_margin_best(
         named = MaxMargin().fit(X, np.where(y > 0, "up", "down"))
         wrong.append(named.predict(members[0]) != np.where(scores >= 0, "up", "down"))
     wrong.append(MaxMargin().fit([[-1.0], [1.0]], [0, 1]).predict([[0.0]]) != 1)  # on the plane
+    kinds: list[dict[str, Any]] = [
+        {"solver": solver, "random_state": k} for solver in ("smo", "slsqp") for k in (None, 1)
+    ]
+    X, y, _ = separable_points(rng, 40, dim, 0.1)
+    twice = np.array([[MaxMargin(**kind).fit(X, y).coef_ for kind in kinds] for _ in range(2)])
     table = np.array(margins)  # (problems, 4 + samples)
     best = np.broadcast_to(table[:, [names.index(champion)]], table.shape)
     ranks, some = np.arange(1, problems + 1), table[:, 4:44]
@@ -170,6 +208,9 @@ def max_margin_best(
             ),
             "margin and distances of scikit-learn's": equal(
                 found, known, tol=1e-4, why="its solver stops at a slack of 1e-6 of margins of 0.1"
+            ),
+            "the same, to the last bit, with the same seed or none": never(
+                twice[0] != twice[1], why="without a seed nothing is drawn"
             ),
             "classes of scikit-learn's": never(
                 np.concatenate(wrong), why="no random point is within 1e-4 of the hyperplane"
@@ -197,7 +238,9 @@ def support_vectors_decide(
         part = MaxMargin().fit(X[kept], y[kept])
         one, two = (np.append(model.coef_, model.intercept_) for model in (whole, part))
         cosines.append(one @ two / np.linalg.norm(one) / np.linalg.norm(two))
-    return at_least(cosines, 1.0, slack=SOLVED, why=f"a theorem; {NEAR_MARGIN}")
+    return at_least(cosines, 1.0, slack=SOLVED, why=f"a theorem; {NEAR_MARGIN}").named(
+        "cosine with the solution of all points"
+    )
 
 
 @claim(
@@ -251,8 +294,32 @@ def version_space_shrinks(
             "samples have length 1": equal_to_rounding(
                 np.linalg.norm(drawn, axis=1), np.ones(len(drawn))
             ),
+            "members have a margin above 0": never(
+                _misplaced(rng, dim), why="a definition, for points of any two classes, or of one"
+            ),
+            "how much is drawn by default": equal_to_rounding(
+                [spaces[2].volume(rng=7), len(spaces[2].sample(rng=7, steps=1)[1]),
+                 *spaces[2].sample(20, 7)[1]],
+                [spaces[2].volume(100_000, 7), 1000, *spaces[2].sample(20, 7, steps=200)[1]],
+            ),
         }
     )
+
+
+def _misplaced(rng: np.random.Generator, dim: int) -> Array:
+    """Tell which hyperplanes, of whole numbers so that some go through points, are misjudged."""
+    X, wrong = rng.integers(-2, 3, size=(3, dim)), []
+    W, B = rng.integers(-2, 3, size=(5, 40, dim)), rng.integers(-2, 3, size=(5, 40))
+    for y, signs in (
+        ([1, 1, 1], [1, 1, 1]), ([-1, -1, -1], [-1, -1, -1]), ([0, 1, 0], [-1, 1, -1]),
+        (["up", "up", "down"], [1, 1, -1]), ([-1, 1, 1], [-1, 1, 1]), ([-1, 3, -1], [-1, 1, -1]),
+    ):
+        space = VersionSpace(X, y)
+        for biases in ([B], [2.0], []):
+            scores = W @ X.T + sum(np.expand_dims(one, -1) for one in biases)
+            margins = (np.array(signs) * scores).min(axis=-1)
+            wrong.append(space.contains(W, *biases) != (margins > 0))
+    return np.stack(wrong)
 
 
 @claim(
@@ -313,8 +380,10 @@ def _unlike_gordan(rng: np.random.Generator, sets: int) -> list[bool]:
             X[:, 0], X[:, 1:] = 7.0, X[:, 1:] + 5.0
         normals = y[:, None] * np.column_stack([X, np.ones(8)])[:, : 4 + bias]
         rest = nnls(np.vstack([normals.T, np.ones(8)]), np.append(np.zeros(4 + bias), 1.0))[1]
-        answer = separable(X, y, bias=bias)[0]
-        differ.append(answer != (rest > 1e-8))
+        answer, w, b = separable(X, y, bias=bias)
+        proved = bool((y * (X @ w + b)).min() > 0) and (bias or b == 0)
+        empty = w.shape == (4,) and bool(np.isnan([*w, b]).all())  # what is told if there is none
+        differ.append(answer != (rest > 1e-8) or not (proved if answer else empty))
     return differ
 
 

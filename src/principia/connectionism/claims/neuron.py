@@ -1,4 +1,19 @@
-r"""The McCulloch-Pitts neuron: what is true of it, and what would refute it."""
+r"""The McCulloch-Pitts neuron: what is true of it, and what would refute it.
+
+Knobs:
+    inputs: Inputs of a unit, or the most of them.
+    off_by: How much is added to every threshold; a gate holds with its own threshold only.
+    unconnected: Whether a unit may ignore inputs, which makes more functions than the count
+        foretells.
+    target: The function that is asked for; one unit computes AND, but never XOR.
+    layers: Layers of the net; one alone leaves functions out.
+    fields: Fields, the sums that a unit compares, at which the functions are evaluated.
+    width: The standard deviation of the fields.
+    at: Where slopes are taken; at the output, and not at the field, they are wrong.
+    steps: Updates of every model.
+    units: Units of a network, or inputs of a layer.
+    activation: Whether each model has its own function; with the identity none is what it was.
+"""
 
 import itertools
 import math
@@ -55,7 +70,9 @@ def logic_gates(
         for gate, logic in gates:
             neuron = McCullochPitts(gate.signs, gate.threshold + off_by)
             wrong.append(truth_table(neuron, n) != logic)
-    return never(torch.cat(wrong), why="logic: not one entry of a truth table may be wrong")
+    return never(torch.cat(wrong), why="logic: not one may be wrong").named(
+        "wrong entries of truth tables"
+    )
 
 
 @claim(control={"unconnected": True}, source="by counting thresholds between neighboring sums")
@@ -66,7 +83,7 @@ def neuron_census(
     n, more = np.arange(1, inputs + 1), {"unconnected": True} if unconnected else {}
     counts = [len(mcculloch_pitts_functions(int(k), **more)) for k in n]
     formula = n * 2**n + 2
-    return equal(counts, formula, tol=0, why="integers").drawn(
+    return equal(counts, formula, tol=0, why="integers").named("number of functions").drawn(
         Series("enumerated", n, counts), Series("n·2ⁿ + 2", n, formula, role="predicted"),
         Series("all functions", n, 2.0 ** (2**n), role="other"),
         x="inputs n", y="functions", log="y",
@@ -119,7 +136,8 @@ def two_layers_suffice(
         hits = (torch.stack(built) == tables).all(-1)
         computed.append(frozenset(map(tuple, tables[hits].tolist())))
     counts = [len(functions) for functions in computed]
-    return equal(counts, [2 ** 2**n for n in range(1, inputs + 1)], tol=0, why="integers")
+    every_one = [2 ** 2**n for n in range(1, inputs + 1)]
+    return equal(counts, every_one, tol=0, why="integers").named("number of functions")
 
 
 @claim(

@@ -1,4 +1,27 @@
-r"""The perceptron: what is true of it, and what would refute it."""
+r"""The perceptron: what is true of it, and what would refute it.
+
+Knobs:
+    problems: Separable sets of points on which a perceptron is trained.
+    points: Points of a set that a perceptron is trained on.
+    margin_scale: How many times the true margin the bound is told; above 1 it is broken.
+    dim: Dimension of the points.
+    strict: Whether mistakes shall stay below the bound, which they can attain.
+    augmented: Whether the radius counts the coordinate 1 of the bias; without it the bound is
+        broken.
+    runs: Sets of points on which a perceptron is trained.
+    flip: The chance that a label is turned; then progress falls short of the bound.
+    update: When a point is added to the weights; always, and not after a mistake, they grow too
+        fast.
+    outside: Length of the part of the first weights outside of the span, which no mistake removes.
+    epochs: Passes over the points.
+    labels: Which function the four corners get; AND is separable, so that mistakes end.
+    zero: The class of a score of 0; with none, accuracy counts such points as wrong.
+    reference: Whether scikit-learn averages as we do; exchanged, one averages and one does not.
+    classes: How many classes there are.
+    exchanged: Whether the one takes a unit a class where the other takes one a pair of classes.
+    width: How many times its default the width of the kernel is; only at 1 are they the same.
+    tie: What a score of exactly 0 is in training: a mistake, unless the rule is changed.
+"""
 
 import itertools
 from collections.abc import Callable
@@ -8,6 +31,7 @@ import numpy as np
 from sklearn.linear_model import Perceptron as SklearnPerceptron
 from sklearn.linear_model import SGDClassifier
 from sklearn.multiclass import OneVsOneClassifier, OneVsRestClassifier
+from sklearn.utils import check_random_state
 
 from principia.connectionism._perceptron_fast import counted, jump, sweep
 from principia.connectionism.perceptron import (
@@ -86,8 +110,8 @@ def bound_is_attained(
     made = Perceptron(fit_intercept=False, trace=True).fit(X, y).n_mistakes_
     bound = mistake_bound(X, y, point)
     if strict:
-        return at_most(made, bound - 1, why="less than the bound, in integers")
-    return equal(made, bound, tol=0, why="integers")
+        return at_most(made, bound - 1, why="below the bound, in integers").named("mistakes")
+    return equal(made, bound, tol=0, why="integers").named("mistakes")
 
 
 @claim(control={"augmented": False}, refutes=["mistakes"], source="Novikoff 1962, for (x, 1)")
@@ -134,7 +158,7 @@ def weights_grow_along_target(
     t, why = range(1, len(progress[0]) + 1), "a theorem; 10^4 floats of size 10 round by 1e-9"
     return at_least(
         np.concatenate(progress), np.concatenate(least), slack=1e-9, why=why
-    ).drawn(
+    ).named("progress along the separator").drawn(
         Series("w·w*", t, progress[0]), Series("tγ", t, least[0], role="bound"),
         x="mistakes t (first run)", y="progress along the target",
     )
@@ -206,7 +230,7 @@ def weights_in_span(
     weights = np.vstack([model.weights_, model.coef_])
     outer = weights - weights @ basis @ basis.T
     left = np.linalg.norm(outer, axis=1) / np.linalg.norm(weights, axis=1)
-    return at_most(left, 1e-12, why="rounding of an orthonormal projection")
+    return at_most(left, 1e-12, why="rounding of projections").named("share outside of the span")
 
 
 @claim(
@@ -272,15 +296,12 @@ def scoring_rule(
     model = Perceptron(fit_intercept=False).fit(X, y)
     model.coef_ = np.zeros_like(model.coef_)
     reported = model.score(X, y) if zero == "+1" else np.mean(np.sign(X @ model.coef_[0]) == y)
-    return equal_to_rounding(reported, np.mean(y == 1))
+    return equal_to_rounding(reported, np.mean(y == 1)).named("accuracy")
 
 
 @claim(
-    control={"reference": "exchanged"},
-    refutes=[
-        f"{kind}, {weights}, {way}" for kind in ("separable", "random")
-        for weights in ("last", "averaged") for way in ("traced", "not traced")
-    ],
+    control={"reference": "exchanged"}, refutes=[*map(", ".join, itertools.product(
+        ("separable", "random"), ("last", "averaged"), ("traced", "not traced")))],
     source="Pedregosa et al. 2011, scikit-learn; Freund and Schapire 1999",
 )
 def equals_sklearn(
@@ -429,22 +450,25 @@ def _epoch_with_ties_right(
 def _run_all_ways(
     rule: Callable, X: Array, y: Array, bias: bool
 ) -> tuple[Array, dict[str, Array]]:
-    """Run epochs from weights 0: weights, bias and mistakes of each, by the rule and by others."""
-    wider = counted(np.column_stack([X, y]), y)
+    """Run epochs, shuffled if there is a bias: weights, bias and mistakes of each, by all ways."""
+    wider, draw = counted(np.column_stack([X, y]), y), check_random_state(0)
     state = jumped = swept = np.zeros(X.shape[1] + 1)
     expected = []
     ways: dict[str, list[Array]] = {"jumping": [], "compiled": [], "Perceptron": [], "traced": []}
     for epochs in range(1, EPOCHS + 1):
-        w, b, wrong = rule(X, y, state[:-1], float(state[-1]), fit_intercept=bias)
+        order = draw.permutation(len(y)) if bias else np.arange(len(y))
+        points, signs = X[order], y[order]
+        w, b, wrong = rule(points, signs, state[:-1], float(state[-1]), fit_intercept=bias)
         state = np.append(w, b)
         expected.append(np.append(state, len(wrong)))
-        jumped, wrong, _ = jump(X, y, jumped, bias=bias)  # type: ignore[misc]
+        jumped, wrong, _ = jump(points, signs, jumped, bias=bias)  # type: ignore[misc]
         ways["jumping"].append(np.append(jumped, len(wrong)))
-        swept, _, made = sweep(wider, y, swept, bias=bias)
+        swept, _, made = sweep(wider[order], signs, swept, bias=bias)
         ways["compiled"].append(np.append(swept, made))
         for way in ("Perceptron", "traced"):
             settings: dict[str, Any] = {"max_epochs": epochs, "trace": way == "traced"}
-            model = fit_quietly(Perceptron(fit_intercept=bias, **settings), X, y)
+            settings |= {"fit_intercept": bias, "shuffle": bias, "random_state": 0}
+            model = fit_quietly(Perceptron(**settings), X, y)
             made = sum(model.epoch_mistakes_[epochs - 1 :])  # of this epoch, if there was one
             ways[way].append(np.concatenate([model.coef_[0], model.intercept_, [made]]))
     return np.stack(expected), {way: np.stack(rows) for way, rows in ways.items()}
