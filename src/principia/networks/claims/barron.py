@@ -1,4 +1,14 @@
-r"""Barron's rate: what is true of it, and what would refute it."""
+r"""Barron's rate: what is true of it, and what would refute it.
+
+Knobs:
+    s: The width of the bell that is approximated.
+    factor: The factor between $C_f$ and Barron's own constant, which measures by angle.
+    units: The most sigmoids that a network has.
+    r: The radius of the ball on which errors are measured.
+    values: What is approximated; random signs are noise of all frequencies.
+    basis: Whether units are chosen for the function, or fixed before it is known.
+    dims: The largest number of variables.
+"""
 
 import math
 from typing import Annotated, Literal
@@ -161,7 +171,8 @@ def rate_free_of_dimension(
     }
     slopes = [np.polyfit(np.log(m), np.log(one.numpy()), 1)[0] for one in errors.values()]
     why = "at least as steep as -1; a tenth for the choice among 400 random units, not all"
-    return at_most(slopes, -0.9, why=why, detail=f"slopes for n = {DIMS}").drawn(
+    found = at_most(slopes, -0.9, why=why, detail=f"slopes for n = {DIMS}")
+    return found.named("slope of the log error over the log of units").drawn(
         *(Series(f"n = {n}", m, one, "other", "points") for n, one in errors.items()),
         Series("1/m", m, 1 / m, role="predicted"), x="units m", y="mean squared error", log="xy",
     )

@@ -1,4 +1,25 @@
-r"""Linear dynamics: what is true of it, and what would refute it."""
+r"""Linear dynamics: what is true of it, and what would refute it.
+
+Knobs:
+    inputs: Inputs of the network.
+    condition: How many times more the inputs vary along one direction than another.
+    method: How inputs are prepared; standardizing leaves them correlated.
+    outputs: Outputs of the network.
+    whiten: Whether the inputs are whitened; if not, the simple formulas are wrong.
+    lr: The learning rate $\eta$.
+    time: How long the flow runs.
+    inverse: The factor of the speed in the solution; a half $\eta$ is no inverse.
+    size: Units of each layer of the square network; the other one is wider.
+    by_W: The order of the factors in the gradient by $W$; matrices do not commute.
+    hidden: Hidden units of the network.
+    left: Which matrix turns back to the outputs; its transpose is the misprint.
+    a0: The strength of all modes at the start.
+    spare: Hidden units beyond those that the modes need.
+    modes: Modes of the problem, each with its own strength.
+    ratio: How many times stronger the first mode is than the last.
+    start: Whether modes start alike; starts can be tuned so that all arrive at once.
+    between: What stands between the layers; with tanh the balance is not kept.
+"""
 
 import itertools
 from collections.abc import Callable
@@ -125,7 +146,7 @@ def risk_expansion(
     constant = (Y.mT @ Y / len(Y)).trace()
     return equal_to_rounding(
         risks, constant - 2 * (A * Gamma).sum(dim=(1, 2)) + (A**2).sum(dim=(1, 2))
-    )
+    ).named("risks of random networks")
 
 
 def _problem(
@@ -260,6 +281,7 @@ def svd_coordinates(
     refutes=["modes", "nothing between the modes"],
     source="Saxe, McClelland and Ganguli 2014, sec. 1",
     headline=True,
+    sees="Points of each mode lie on its S-shaped curve; strong modes rise before weak ones.",
 )
 def modes_decouple(
     seed: Seed, *, inputs: Inputs = 8, outputs: Annotated[int, Range(2, 12)] = 4,
@@ -384,4 +406,4 @@ def conservation(
     return slope(
         lengths, drifts, 1.0, tol=0.1, labels=("length of a step", "drift at the end"),
         why="a step changes it by the square of its length; higher orders bend the line",
-    )
+    ).named("order of the drift")

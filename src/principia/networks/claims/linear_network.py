@@ -1,4 +1,28 @@
-r"""Linear networks: what is true of it, and what would refute it."""
+r"""Linear networks: what is true of it, and what would refute it.
+
+Knobs:
+    depth: The most layers of weights that a network has.
+    width: The most units that a layer has.
+    between: What stands between the layers; anything bent breaks the one matrix.
+    products: Random products of matrices whose ranks are counted.
+    bound: Which widths bound the rank; without the inputs it is too large.
+    rows: Rows of the matrix that is cut.
+    columns: Columns of the matrix that is cut.
+    k: The rank of the cut.
+    competitors: Other matrices of low rank that try to come closer.
+    extra: By how much competitors exceed the rank of the cut; then they can win.
+    printed: Whether the cut or, as misprinted, $X$ itself has rank $k$.
+    dim: Inputs of the autoencoder, and its outputs.
+    hidden: Units of its bottleneck.
+    gauges: Random invertible matrices $A$ that are tried.
+    condition: The condition number of these matrices: how unevenly they stretch.
+    encoder: How the encoder makes up for $A$; a transpose is no inverse.
+    center: Whether inputs have their mean subtracted; if not, it is not PCA.
+    chords: Random pairs of networks between which the loss is looked at.
+    jointly: What is stated of decoder and encoder together; convexity is wrong.
+    starts: Random starts of descent.
+    activation: The function of the hidden units; with tanh there are bad minima.
+"""
 
 import itertools
 import math

@@ -1,4 +1,26 @@
-r"""Hinges and maxout: what is true of it, and what would refute it."""
+r"""Hinges and maxout: what is true of it, and what would refute it.
+
+Knobs:
+    n: Variables of the functions.
+    points: Random places at which the functions are compared.
+    left: What is doubled on the left; the smaller of the two is wrong.
+    pieces: Affine pieces of a maximum; where many maxima are tried, the most.
+    chords: Random pairs of points between which the function is looked at.
+    function: What is said to be convex; a difference of hinges is not.
+    size: The most pieces that a term may have; the logarithm is too few.
+    inputs: Inputs of the network.
+    width: Units of a hidden layer.
+    depth: Hidden layers of the network.
+    second: Whether the second maximum is subtracted; one alone is convex.
+    frequency: How fast the sine swings; its bend grows with the square.
+    units: Maxout units of the network; one alone is convex.
+    k: The most numbers of which the largest is found.
+    missing: Levels that the tree of absolute values lacks.
+    terms: How deep absolute values are nested in the sum; only depth 1 is additive.
+    zero_set: Where the ReLU is said to be 0; the hyperplane itself belongs to it.
+    factor: How far off $v$ lies, in distances of the hyperplane from 0; 2 makes the symmetry.
+    image: Which image is taken; $v-x$ reflects at a point, not at the plane.
+"""
 
 import math
 from collections.abc import Callable
@@ -258,7 +280,8 @@ def maxout_universal(
         found = values[:, 0] - values[:, 1] if units == 2 else values[:, 0]
         errors.append(float((found - target).abs().max()))
     bounds = frequency**2 / (8 * np.array(sizes) ** 2)
-    return at_most(errors, bounds, slack=1e-12, why="a theorem; rounding of m slopes").drawn(
+    rounding = "a theorem; rounding of m slopes"
+    return at_most(errors, bounds, slack=1e-12, why=rounding).named("largest error").drawn(
         Series("largest error", sizes, errors), Series("max|f''| / 8m²", sizes, bounds, "bound"),
         x="pieces m of a unit", y="largest error on [0, 1]", log="xy",
     )

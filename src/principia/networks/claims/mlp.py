@@ -1,4 +1,31 @@
-r"""Multilayer perceptron: what is true of it, and what would refute it."""
+r"""Multilayer perceptron: what is true of it, and what would refute it.
+
+Knobs:
+    networks: Random networks whose parameters are counted.
+    depth: Layers of weights of a network.
+    widest: The largest width that a layer may have.
+    bias_in: Whether biases are counted by outputs, or wrongly by inputs.
+    width: Units of a hidden layer.
+    activation: The function of the hidden units.
+    order: Which part comes first; in the other order it is another function.
+    p: The chance that a unit is dropped.
+    dim: Inputs of the function.
+    bias: Whether layers have biases; with them the function is not linear.
+    perturbations: Points that are looked at, each with a step away from it.
+    level: The value $c$ whose level set is looked for.
+    tilt: Degrees by which steps leave the plane across $w$; then the value changes.
+    angle: Degrees by which steps leave the tangent; then the change is of first order.
+    few: Hidden units of a small network, of which all orders are tried.
+    outgoing: Whether outgoing weights move with their units; if not, the function changes.
+    c: The factor by which a unit's field is scaled.
+    odd: The function whose units change sign; ReLU is not odd and breaks it.
+    homogeneous: The function whose units are scaled.
+    alpha: The share of its outgoing weights that a split unit keeps.
+    shift: By how much a unit without weights moves the outputs: half of $\nu$ behind a sigmoid.
+    batch: Inputs that a layer sees at once.
+    largest: The largest width that is counted.
+    inputs: Whether a layer has many inputs; with one the product no longer dominates.
+"""
 
 import itertools
 import math

@@ -1,4 +1,20 @@
-r"""Linear regions: what is true of it, and what would refute it."""
+r"""Linear regions: what is true of it, and what would refute it.
+
+Knobs:
+    units: Units of a layer, each with its hyperplane.
+    width: Units of a hidden layer.
+    cells: How many cells are counted; two is the misprint.
+    activation: The function of the units; tanh bends everywhere and has no cells.
+    inputs: Inputs of the network, the dimension of the space that is cut.
+    first: Where the sum of binomials begins; from 1 on it lacks a cell.
+    layers: Hidden layers; two fold the space and grow faster.
+    position: How the hyperplanes lie; parallel or concurrent ones have fewer cells.
+    depth: The most hidden layers that a network has.
+    weights: Whether weights fold the space, which makes many regions, or are drawn at random.
+    reading: Whether the expression bounds the maximum from below, or wrongly from above.
+    nets: Random networks over which regions are averaged.
+    classes: Outputs of the network, one a class.
+"""
 
 import functools
 import math
@@ -398,7 +414,7 @@ def random_nets(
     return equal(
         (np.array(counts) - 1) / neurons, 1, tol=0.1 + 5 * np.array(noise),
         why="a tenth, for what `about` means, and 5 standard errors of a mean over networks",
-    ).drawn(
+    ).named("corners for each unit").drawn(
         Series("regions", neurons, counts),
         Series("as many as units", [6, max(neurons)], [6, max(neurons)], role="predicted"),
         x="units of all layers", y="regions on a line", log="xy",

@@ -1,4 +1,19 @@
-r"""Universal approximation: what is true of it, and what would refute it."""
+r"""Universal approximation: what is true of it, and what would refute it.
+
+Knobs:
+    degree: The lowest degree of the polynomials; further ones double it.
+    target: The function to approximate; no polynomial comes close to a step.
+    half_degree: Half the lowest degree of the polynomials; further ones double it.
+    family: Whether the degree grows; if not, the error stays.
+    width: Ridge functions of the largest span, or units of the widest layer.
+    scale: How steep the ridges are.
+    phi: The shape of the ridges; whether it is a polynomial decides.
+    criterion: Which shapes are called universal; that they are bounded is the misprint.
+    layers: Hidden layers of the deepest network.
+    directions: Whether ridges run in all directions; along one axis they are not enough.
+    terms: Ridge functions in the sum that is lifted.
+    stretch: How far beyond the interval of the fit the lifted function is asked.
+"""
 
 import math
 from collections.abc import Mapping
