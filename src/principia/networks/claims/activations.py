@@ -26,6 +26,7 @@ Knobs:
 """
 
 import functools
+import math
 from collections.abc import Callable, Collection, Mapping
 from typing import Annotated, Any, Literal
 
@@ -44,7 +45,7 @@ from principia.lab.evidence import (
     every,
     never,
 )
-from principia.lab.params import Choice, Range
+from principia.lab.params import Choice, Range, UsageError
 from principia.lab.seeds import Seed
 from principia.networks.activations import (
     ACTIVATIONS,
@@ -122,7 +123,18 @@ def derivatives(
         "table": equal_to_rounding(torch.cat(ours), torch.cat(theirs)),
         "σ(σ⁻¹(y)) = y": equal_to_rounding(inverse_sigmoid(y).sigmoid(), y),
         "σ⁻¹(σ(x)) = x": equal_to_rounding(inverse_sigmoid(low.sigmoid()), low),
+        "no field gives 0, 1 or what lies beyond": never(
+            [_has_field(one) for one in (-0.5, 0.0, 1.0, 1.5, math.nan)],
+            why="σ maps onto the open interval"),
     })
+
+
+def _has_field(y: float) -> bool:
+    try:
+        inverse_sigmoid(torch.tensor([0.5, y]))
+    except UsageError:
+        return False
+    return True
 
 
 def _autograd_slope(function: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:

@@ -111,9 +111,13 @@ def _dropped(seed: Seed) -> Evidence:
     # 2e7 and a little, with a constant that is off by rounding when its mean is subtracted
     far = np.column_stack([2e7 + 1e-2 * unit[:, 0], 1e-3 * unit[:, 1], np.full(SAMPLES, 2e7 / 3)])
     counts.append(Whitener(eps=1e-14).fit(far).dropped_)
+    counts.append(Whitener(eps=0.25, center=False).fit(np.diag([2.0, 1.0])).dropped_)  # 1/4 itself
     moments = Whitener(center=False).fit(unit * shares).moments_
+    few = normal(seed.child("few"), 3, 5).numpy()  # fewer samples than inputs
+    scores = Whitener(center=False).fit_transform(few)
     return every({
-        "how many": equal(counts, [1, 2, 3] * 3 + [1], tol=0, why="a count"),
+        "how many": equal(counts, [1, 2, 3] * 3 + [1, 1], tol=0, why="a count"),
+        "of few samples": equal_to_rounding(scores.T @ scores / 3, np.eye(3)),
         "moments of the others": equal_to_rounding(moments[:3], shares[:3] ** 2),
     })
 
@@ -310,6 +314,8 @@ def modes_decouple(
         ),
         "balance at the start": equal_to_rounding(  # of numbers, on which no graph hangs
             (Qs[0].mT @ Qs[0]).numpy(), (Ws[0] @ Ws[0].mT).numpy()),
+        "layers at the start": equal_to_rounding(
+            torch.cat([Qs[0], Ws[0].mT]), a0**0.5 * torch.cat([U, Vh.mT]) @ R.mT),
         "equation of motion": _moves(seed.child("flow")),
     })
 

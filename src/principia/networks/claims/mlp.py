@@ -248,6 +248,8 @@ def ridge_invariance(
         "points of a circle": equal(
             len(circle), 4 * 51, tol=0, why="51 of the 101 lines an axis meet it, twice each"),
         "corners of the grid": equal_to_rounding(exact.sum(dim=1), 0),
+        "points of corners": equal(
+            len(exact), 2 * 9, tol=0, why="from each of 9 corners two edges lead above the level"),
     })
 
 
