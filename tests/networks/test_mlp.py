@@ -100,6 +100,8 @@ def test_claims_catch_planted_bugs(old, new, claim):
         ("= torch.zeros_like", "= torch.ones_like", "nesting", ["tanh, dead", "relu, dead"]),
         ("(f(grid.flatten(0, 1)) > c)", "(f(grid.flatten(0, 1)) >= c)", "ridge_invariance",
          ["points of corners"]),
+        ("incoming[order], outgoing[:, order]", "incoming[order], outgoing",
+         "permutation_symmetry", ["without biases"]),
         (":, None] *", ":, None] /", "sign_and_scale_symmetry", ["unit, layer 2"]),
         (", torch.zeros_like", ", torch.ones_like", "nesting", ["tanh, zero", "relu, zero"]),
         ("bias and not isinstance(one, _BatchNorm)", "bias and isinstance(one, _BatchNorm)",

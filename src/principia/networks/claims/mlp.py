@@ -50,7 +50,7 @@ from principia.lab.evidence import (
     never,
     slope,
 )
-from principia.lab.params import Range
+from principia.lab.params import MADE_WITH, Range
 from principia.lab.seeds import Seed
 from principia.lab.training import seeded_generators
 from principia.networks.activations import ACTIVATIONS
@@ -310,6 +310,8 @@ def permutation_symmetry(
     outputs = torch.stack([one(x) for one in copies])
     parts["m! parameter vectors"] = equal(len(vectors), math.factorial(few), tol=0, why="a count")
     parts["one function"] = equal_to_rounding(outputs, small(x).expand_as(outputs))
+    bare = MLP([5, width, 3], activation=activation, bias=False, rng=rng).double()
+    parts["without biases"] = equal_to_rounding(permute_hidden(bare, 1, perm)(x), bare(x))
     return every(parts)
 
 
@@ -359,7 +361,9 @@ def nesting(
             wider = widen(mlp, last, how, i=width - 1, alpha=alpha, rng=rng)
             parts[f"{name}, {how}"] = equal_to_rounding(wider(x), mlp(x))
             grown = [*sizes[:last], width + 1, 3]
-            parts[f"widths, {name}, {how}"] = equal(wider.sizes, grown, tol=0, why="a count")
+            kept = vars(wider)[MADE_WITH]["sizes"]  # what a kept model is made again with
+            parts[f"widths, {name}, {how}"] = equal(
+                [wider.sizes, kept], [grown, grown], tol=0, why="a count")
     incoming, outgoing = hidden_weights("nesting", mlp, last)  # of the sigmoid, which is 1/2 at 0
     nu = randn(rng, 3, 1)
     silent = functional.pad(incoming, (0, 0, 0, 1))
