@@ -64,6 +64,8 @@ def test_claims_catch_planted_bugs(old, new, claim):
          ["balance at the start", "layers at the start"]),
         ("(A if moment is None else A @ moment) - Gamma", "(A if moment is None else A @ moment)",
          "two_layer_gradients", ["square, by Q", "not, by Q"]),
+        ("Q - lr * by_Q, W - lr * by_W", "Q - 2 * lr * by_Q, W - 2 * lr * by_W", "modes_decouple",
+         ["the longest step, no mode overshoots", "the longest step, all arrive"]),
         ("- int(kept.sum", "- int(kept.mean", "whitening", ["a dependent column is dropped"]),
     ],
 )

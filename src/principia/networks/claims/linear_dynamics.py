@@ -317,6 +317,7 @@ def modes_decouple(
         "layers at the start": equal_to_rounding(
             torch.cat([Qs[0], Ws[0].mT]), a0**0.5 * torch.cat([U, Vh.mT]) @ R.mT),
         "equation of motion": _moves(seed.child("flow")),
+        "the longest step": _longest_step(Gamma, a0),
     })
 
 
@@ -333,6 +334,19 @@ def _moves(seed: Seed) -> Evidence:
         "speed": equal_to_rounding(speed, 4 * a * (s - a)),
         "start": equal_to_rounding(a[0], a0),
         "end": equal(end[0], s, tol=1e-6, why="what has no signal is 1/(4t) after a time t"),
+    })
+
+
+def _longest_step(Gamma: Tensor, a0: float) -> Evidence:
+    """Take steps that are nearly too long: each mode still comes from below."""
+    U, s, Vh = torch.linalg.svd(Gamma, full_matrices=False)
+    lr = (1 - 1e-9) / (4 * float(s[0]))
+    steps = 1000
+    run = mode_strengths(*aligned_init(Gamma, a0).descend(Gamma, lr=lr, steps=steps), U, Vh.mT)
+    return every({
+        "no mode overshoots": at_most(
+            run - s, 0, slack=1e-12, why="q(1 + 2η(s - q²)) rises up to √s"),
+        "all arrive": equal(run[-1], s, tol=1e-9, why="a share η 4s of the rest goes with a step"),
     })
 
 

@@ -29,6 +29,7 @@ from typing import Annotated, Any, Literal
 
 import numpy as np
 import torch
+from scipy import stats
 from scipy.optimize import linprog
 from torch import Tensor
 from torch.nn import functional as F
@@ -42,6 +43,7 @@ from principia.lab.evidence import (
     equal,
     equal_to_rounding,
     every,
+    follows,
     never,
 )
 from principia.lab.params import Range
@@ -106,6 +108,21 @@ def two_max_identity(
         "a layer of them, of blocks": equal_to_rounding(
             layers[0](blocks), net.activations(blocks)[1]),
         "dropout": equal_to_rounding(dropped, net.layers[-1](h)),
+        "as drawn": _as_drawn(seed.child("drawn")),
+    })
+
+
+def _as_drawn(seed: Seed) -> Evidence:
+    """Look at a network as it is made: what it computes, and its weights."""
+    net, x = MaxoutMLP((9, 40, 50, 30), pieces=3, rng=seed.torch()).double(), _points(seed, 20, 9)
+    layers: Any = [*(one.rows for one in net.hidden), net.out]
+    h = x
+    for rows, (m, k) in zip(layers, ((40, 3), (50, 3), (30, 1)), strict=True):
+        h = (h @ rows.weight.mT + rows.bias).view(20, m, k).amax(dim=2)
+    weights = [torch.cat([one.weight.flatten(), one.bias]) * one.in_features**0.5 for one in layers]
+    return every({
+        "formula": equal_to_rounding(net(x), h),
+        "weights": follows(torch.cat(weights), stats.uniform(-1, 2), why="independent draws"),
     })
 
 

@@ -111,6 +111,8 @@ def affine_on_cells(
         "patterns of the polygons": never(np.concatenate(wrong), why="a definition"),
         "one polygon a pattern": never(repeats, why="cells are convex: integers"),
         "the polygons fill the box": equal_to_rounding(areas, [24.0, 4.0]),
+        "the network is left as it was": never(
+            [bool(one._forward_hooks) for one in chain.modules()], why="no hook stays behind"),
         "on a hyperplane a unit is off": equal(
             activation_pattern(nn.ReLU(), torch.tensor([[-1.0, 0.0, 1.0]]))[0], 0b00100000, tol=0,
             why="a definition"),
@@ -287,7 +289,7 @@ def montufar(
     formula = [zaslavsky(m, n) * (m // n) ** (n * (L - 1)) for n, m, L in SHAPES]
     # of an even number of folds the last one leads below 0, which later layers see once
     exact = [m ** (L - 1) * (m + 1) + 1 + (m % 2 == 0 and L > 2) for m, L in cases]
-    deep = range(2, depth + 1)
+    deep, (line, bias) = range(2, depth + 1), crossing_planes(1, 5)
     return every({
         "one input": at_least(counts, bounds, why=INTEGERS).drawn(
             Series(f"{units} units a layer", deep, counts[-len(deep):]),
@@ -300,6 +302,8 @@ def montufar(
         "montufar_bound": equal(
             [montufar_bound(*one) for one in SHAPES], formula, tol=0, why=INTEGERS),
         "the polygons fill the box": equal_to_rounding([one.areas.sum() for one in polygons], 9),
+        "crossings on a line": equal_to_rounding(
+            -bias / line[:, 0], torch.linspace(0.9, 0.1, 5, dtype=torch.float64)),
         "zigzag": _folded_outputs(seed.child("x")),
         "smallest area": at_least(
             [float(one.areas.min()) for one in polygons], 1e-6,
