@@ -65,6 +65,8 @@ def test_claims_catch_planted_bugs(old, new, claim):
         ("LEAK, 1.0", "LEAK, 2.0", "kinks", ["leaky_relu"]),
         ("y.log() - (-y).log1p()", "(-y).log1p() - y.log()", "derivatives",
          ["σ(σ⁻¹(y)) = y", "σ⁻¹(σ(x)) = x"]),
+        ("(y > 0) & (y < 1)", "(y > 0) & (y <= 1)", "derivatives",
+         ["no field gives 0, 1 or what lies beyond"]),
         ('mlp.sizes, activation="sigmoid"', 'mlp.sizes, activation="tanh"', "network_conversion",
          ["2 layers: hidden outputs", "3 layers: hidden outputs"]),
         ("(self.alpha *", "(self.alpha /", "gelu_derivative", ["torch's, α = 1"]),

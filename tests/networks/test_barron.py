@@ -67,6 +67,8 @@ def test_claims_catch_planted_bugs(old, new, claim):
          ["units on offer, each bends at a sample"]),
         ("torch.randint(len(x),", "torch.randint(len(x) // 2,", "barron_bound",
          ["units on offer, at many of them"]),
+        ("features.mean(dim=0)).norm", "features.sum(dim=0)).norm", "barron_bound",
+         ["units on offer, the most like what is left"]),
         ("= 400", "= 300", "barron_bound", ["units on offer, by default 400"]),
     ],
 )

@@ -64,6 +64,8 @@ def test_claims_catch_planted_bugs(old, new, claim):
          ["factors", "no cut"]),
         ("gauge = torch.eye(m)", "gauge = 2 * torch.eye(m)", "gauge_freedom",
          ["principal components by default"]),
+        ("centered: bool = True", "centered: bool = False", "gauge_freedom",
+         ["data off the center"]),
         ("return subsets, D, D.mT", "return subsets, D, 2 * D.mT", "no_bad_minima",
          ["gradient at the critical points"]),
     ],

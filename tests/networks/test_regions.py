@@ -85,6 +85,10 @@ def test_claims_catch_planted_bugs(old, new, claim):
         (".abs() >", ".abs() <=", "depth_vs_width", ["one layer"]),
         ("torch.zeros_like(split)", "torch.ones_like(split)", "affine_on_cells",
          ["one polygon a pattern"]),
+        ("            hook.remove()", "            pass", "affine_on_cells",
+         ["the network is left as it was"]),
+        ("torch.linspace(-1, 1, m)", "torch.linspace(-1, 0, m)", "montufar",
+         ["crossings on a line"]),
         (" -1] > 0", " -1] > 1", "shallow_growth", ["up to m = n", "at m = n + 1"]),
     ],
 )

@@ -69,6 +69,8 @@ def test_claims_catch_planted_bugs(old, new, claim):
          ["interpolation is no better"]),
         ("kept = d >", "kept = d <=", "polynomial_activation_fails",
          ["L = 1, least squares is above", "L = 2, least squares is above"]),
+        ('"cube": lambda z: z**3', '"cube": lambda z: z**2', "ridge_functions_dense",
+         ["ridges, other shapes"]),
         ("x.acos()[..., None]).cos()", "x.acos()[..., None]).sin()", "best_polynomial_rate",
          ["Chebyshev's polynomials", "interpolation by NumPy"]),
         ("- target).max())", "- target).mean())", "best_polynomial_rate",

@@ -192,7 +192,7 @@ def mode_flow(
 
 def _strengths(owner: str, a0: float | Tensor, s: Tensor) -> Tensor:
     """Give one strength for each mode, or refuse what no flow starts from."""
-    start = torch.as_tensor(a0).to(s)
+    start = torch.as_tensor(a0, dtype=s.dtype, device=s.device)
     if start.shape not in ((), s.shape) or not bool(((start > 0) & start.isfinite()).all()):
         domain = f"in (0, inf), one value or {len(s)}"
         hint = "A mode that starts at 0 is never learned."

@@ -1,6 +1,32 @@
-r"""Activation functions: what is true of it, and what would refute it."""
+r"""Activation functions: what is true of it, and what would refute it.
+
+Knobs:
+    points: Places at which the curves are compared.
+    reach: How far from 0 the places lie, on both sides.
+    formula: The formula that is held against the function; one of the two is wrong.
+    name: The activation function whose derivative is looked at, or all of them.
+    sigmoid: How the slope of $\sigma$ is written by tanh; without $1-$ it is wrong.
+    width: Units of a layer.
+    steps: Steps of training before the network is converted.
+    shift: Whether the conversion corrects the biases behind tanh; without that, outputs move.
+    x: The one place where the identity is computed by hand; curves reach up to it.
+    sign: The sign between the two terms; with the other one the identity is wrong.
+    alpha: How sharply the unit turns; 1 is torch's GELU.
+    terms: Whether the derivative has both terms of the product rule; one alone is not enough.
+    mask: Where the derivative is 1; it must end on both sides.
+    units: Units of the layer, and its inputs.
+    batch: Inputs that are sent through the layer.
+    leak: The slope of a unit that is off.
+    condition: Whose sign decides about the leak: that of the field $z$, or wrongly the input's.
+    relu: The slopes that are stated for the kink of ReLU; beyond 1 they are none.
+    depth: Layers that a gradient is sent through.
+    chains: Random gradients that are sent.
+    unit: The function of the units; the slope of tanh reaches 1, so that more is left.
+    norm: How many times a layer of weights stretches a vector; above 1 gradients can grow.
+"""
 
 import functools
+import math
 from collections.abc import Callable, Collection, Mapping
 from typing import Annotated, Any, Literal
 
@@ -19,7 +45,7 @@ from principia.lab.evidence import (
     every,
     never,
 )
-from principia.lab.params import Choice, Range
+from principia.lab.params import Choice, Range, UsageError
 from principia.lab.seeds import Seed
 from principia.networks.activations import (
     ACTIVATIONS,
@@ -97,7 +123,18 @@ def derivatives(
         "table": equal_to_rounding(torch.cat(ours), torch.cat(theirs)),
         "σ(σ⁻¹(y)) = y": equal_to_rounding(inverse_sigmoid(y).sigmoid(), y),
         "σ⁻¹(σ(x)) = x": equal_to_rounding(inverse_sigmoid(low.sigmoid()), low),
+        "no field gives 0, 1 or what lies beyond": never(
+            [_has_field(one) for one in (-0.5, 0.0, 1.0, 1.5, math.nan)],
+            why="σ maps onto the open interval"),
     })
+
+
+def _has_field(y: float) -> bool:
+    try:
+        inverse_sigmoid(torch.tensor([0.5, y]))
+    except UsageError:
+        return False
+    return True
 
 
 def _autograd_slope(function: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:

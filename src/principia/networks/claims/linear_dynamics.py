@@ -1,4 +1,25 @@
-r"""Linear dynamics: what is true of it, and what would refute it."""
+r"""Linear dynamics: what is true of it, and what would refute it.
+
+Knobs:
+    inputs: Inputs of the network.
+    condition: How many times more the inputs vary along one direction than another.
+    method: How inputs are prepared; standardizing leaves them correlated.
+    outputs: Outputs of the network.
+    whiten: Whether the inputs are whitened; if not, the simple formulas are wrong.
+    lr: The learning rate $\eta$.
+    time: How long the flow runs.
+    inverse: The factor of the speed in the solution; a half $\eta$ is no inverse.
+    size: Units of each layer of the square network; the other one is wider.
+    by_W: The order of the factors in the gradient by $W$; matrices do not commute.
+    hidden: Hidden units of the network.
+    left: Which matrix turns back to the outputs; its transpose is the misprint.
+    a0: The strength of all modes at the start.
+    spare: Hidden units beyond those that the modes need.
+    modes: Modes of the problem, each with its own strength.
+    ratio: How many times stronger the first mode is than the last.
+    start: Whether modes start alike; starts can be tuned so that all arrive at once.
+    between: What stands between the layers; with tanh the balance is not kept.
+"""
 
 import itertools
 from collections.abc import Callable
@@ -90,9 +111,13 @@ def _dropped(seed: Seed) -> Evidence:
     # 2e7 and a little, with a constant that is off by rounding when its mean is subtracted
     far = np.column_stack([2e7 + 1e-2 * unit[:, 0], 1e-3 * unit[:, 1], np.full(SAMPLES, 2e7 / 3)])
     counts.append(Whitener(eps=1e-14).fit(far).dropped_)
+    counts.append(Whitener(eps=0.25, center=False).fit(np.diag([2.0, 1.0])).dropped_)  # 1/4 itself
     moments = Whitener(center=False).fit(unit * shares).moments_
+    few = normal(seed.child("few"), 3, 5).numpy()  # fewer samples than inputs
+    scores = Whitener(center=False).fit_transform(few)
     return every({
-        "how many": equal(counts, [1, 2, 3] * 3 + [1], tol=0, why="a count"),
+        "how many": equal(counts, [1, 2, 3] * 3 + [1, 1], tol=0, why="a count"),
+        "of few samples": equal_to_rounding(scores.T @ scores / 3, np.eye(3)),
         "moments of the others": equal_to_rounding(moments[:3], shares[:3] ** 2),
     })
 
@@ -125,7 +150,7 @@ def risk_expansion(
     constant = (Y.mT @ Y / len(Y)).trace()
     return equal_to_rounding(
         risks, constant - 2 * (A * Gamma).sum(dim=(1, 2)) + (A**2).sum(dim=(1, 2))
-    )
+    ).named("risks of random networks")
 
 
 def _problem(
@@ -260,6 +285,7 @@ def svd_coordinates(
     refutes=["modes", "nothing between the modes"],
     source="Saxe, McClelland and Ganguli 2014, sec. 1",
     headline=True,
+    sees="Points of each mode lie on its S-shaped curve; strong modes rise before weak ones.",
 )
 def modes_decouple(
     seed: Seed, *, inputs: Inputs = 8, outputs: Annotated[int, Range(2, 12)] = 4,
@@ -288,7 +314,10 @@ def modes_decouple(
         ),
         "balance at the start": equal_to_rounding(  # of numbers, on which no graph hangs
             (Qs[0].mT @ Qs[0]).numpy(), (Ws[0] @ Ws[0].mT).numpy()),
+        "layers at the start": equal_to_rounding(
+            torch.cat([Qs[0], Ws[0].mT]), a0**0.5 * torch.cat([U, Vh.mT]) @ R.mT),
         "equation of motion": _moves(seed.child("flow")),
+        "the longest step": _longest_step(Gamma, a0),
     })
 
 
@@ -305,6 +334,19 @@ def _moves(seed: Seed) -> Evidence:
         "speed": equal_to_rounding(speed, 4 * a * (s - a)),
         "start": equal_to_rounding(a[0], a0),
         "end": equal(end[0], s, tol=1e-6, why="what has no signal is 1/(4t) after a time t"),
+    })
+
+
+def _longest_step(Gamma: Tensor, a0: float) -> Evidence:
+    """Take steps that are nearly too long: each mode still comes from below."""
+    U, s, Vh = torch.linalg.svd(Gamma, full_matrices=False)
+    lr = (1 - 1e-9) / (4 * float(s[0]))
+    steps = 1000
+    run = mode_strengths(*aligned_init(Gamma, a0).descend(Gamma, lr=lr, steps=steps), U, Vh.mT)
+    return every({
+        "no mode overshoots": at_most(
+            run - s, 0, slack=1e-12, why="q(1 + 2η(s - q²)) rises up to √s"),
+        "all arrive": equal(run[-1], s, tol=1e-9, why="a share η 4s of the rest goes with a step"),
     })
 
 
@@ -384,4 +426,4 @@ def conservation(
     return slope(
         lengths, drifts, 1.0, tol=0.1, labels=("length of a step", "drift at the end"),
         why="a step changes it by the square of its length; higher orders bend the line",
-    )
+    ).named("order of the drift")

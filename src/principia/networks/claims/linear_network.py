@@ -1,4 +1,28 @@
-r"""Linear networks: what is true of it, and what would refute it."""
+r"""Linear networks: what is true of it, and what would refute it.
+
+Knobs:
+    depth: The most layers of weights that a network has.
+    width: The most units that a layer has.
+    between: What stands between the layers; anything bent breaks the one matrix.
+    products: Random products of matrices whose ranks are counted.
+    bound: Which widths bound the rank; without the inputs it is too large.
+    rows: Rows of the matrix that is cut.
+    columns: Columns of the matrix that is cut.
+    k: The rank of the cut.
+    competitors: Other matrices of low rank that try to come closer.
+    extra: By how much competitors exceed the rank of the cut; then they can win.
+    printed: Whether the cut or, as misprinted, $X$ itself has rank $k$.
+    dim: Inputs of the autoencoder, and its outputs.
+    hidden: Units of its bottleneck.
+    gauges: Random invertible matrices $A$ that are tried.
+    condition: The condition number of these matrices: how unevenly they stretch.
+    encoder: How the encoder makes up for $A$; a transpose is no inverse.
+    center: Whether inputs have their mean subtracted; if not, it is not PCA.
+    chords: Random pairs of networks between which the loss is looked at.
+    jointly: What is stated of decoder and encoder together; convexity is wrong.
+    starts: Random starts of descent.
+    activation: The function of the hidden units; with tanh there are bad minima.
+"""
 
 import itertools
 import math
@@ -22,7 +46,7 @@ from principia.lab.evidence import (
     every,
     never,
 )
-from principia.lab.params import Range
+from principia.lab.params import Range, UsageError
 from principia.lab.seeds import Seed
 from principia.networks.linear_network import (
     LinearNetwork,
@@ -197,7 +221,7 @@ def _descend(net: LinearNetwork, loss: Callable[[], Tensor]) -> list[float]:
 
 @claim(
     control={"encoder": "A' U'"},
-    refutes=["loss", "loss from second moments", "map"],
+    refutes=["loss", "loss from second moments", "map", "weights"],
     source="Bourlard and Kamp 1988",
 )
 def gauge_freedom(
@@ -215,7 +239,7 @@ def gauge_freedom(
     least, U = U[:, :1], U[:, -hidden:]
     tilted = torch.cat([math.cos(TILT) * U[:, :1] + math.sin(TILT) * least, U[:, 1:]], dim=1)
     sizes = torch.logspace(math.log10(condition), 0, hidden, dtype=X.dtype)
-    losses, risks, maps, angles = [], [], [], []
+    losses, risks, maps, angles, units = [], [], [], [], []
     for one, two in torch.linalg.qr(randn(rng, gauges, 2, hidden, hidden)).Q:
         A = (one * sizes) @ two
         net = autoencoder_from_svd(X, hidden, gauge=A)
@@ -225,6 +249,8 @@ def gauge_freedom(
         losses.append((net(X) - X).square().sum(dim=1).mean().item() / 2)
         risks.append(float(autoencoder_risk(D, E, S)))
         maps.append(net.matrix())
+        freed = torch.linalg.solve(A, D, left=False)  # of the gauge: orthonormal columns
+        units.append(torch.stack([freed.mT @ freed, A @ E @ freed]))
         angles.append(float(principal_angles(net.layers[1].weight, tilted)[0]))
     shift = 6e-5 * S.trace().sqrt() * torch.nn.functional.normalize(randn(rng, dim), dim=0)
     asked: list[dict[str, Any]] = [{}, {"centered": False}]
@@ -239,10 +265,23 @@ def gauge_freedom(
         "loss": equal_to_rounding(losses, tail),
         "loss from second moments": equal_to_rounding(risks, tail),
         "map": equal_to_rounding(torch.stack(maps), (U @ U.mT).expand(gauges, -1, -1)),
+        "weights": equal_to_rounding(
+            torch.stack(units), torch.eye(hidden).to(X).expand(gauges, 2, -1, -1)),
         "angle of the decoder to a tilted span": equal_to_rounding(angles, TILT),
         "principal components by default": equal_to_rounding(
             torch.cat(codes), torch.cat(spans)),
+        "data off the center": never(
+            [_has_code(data, hidden) for data in (X + 3 * shift, X + 1.0)],
+            why="without a word, it is refused: its best code is not that of its deviations"),
     })
+
+
+def _has_code(X: Tensor, hidden: int) -> bool:
+    try:
+        autoencoder_from_svd(X, hidden)
+    except UsageError:
+        return False
+    return True
 
 
 @claim(control={"center": False}, source="Bourlard and Kamp 1988; Baldi and Hornik 1989")

@@ -1,4 +1,26 @@
-r"""Hinges and maxout: what is true of it, and what would refute it."""
+r"""Hinges and maxout: what is true of it, and what would refute it.
+
+Knobs:
+    n: Variables of the functions.
+    points: Random places at which the functions are compared.
+    left: What is doubled on the left; the smaller of the two is wrong.
+    pieces: Affine pieces of a maximum; where many maxima are tried, the most.
+    chords: Random pairs of points between which the function is looked at.
+    function: What is said to be convex; a difference of hinges is not.
+    size: The most pieces that a term may have; the logarithm is too few.
+    inputs: Inputs of the network.
+    width: Units of a hidden layer.
+    depth: Hidden layers of the network.
+    second: Whether the second maximum is subtracted; one alone is convex.
+    frequency: How fast the sine swings; its bend grows with the square.
+    units: Maxout units of the network; one alone is convex.
+    k: The most numbers of which the largest is found.
+    missing: Levels that the tree of absolute values lacks.
+    terms: How deep absolute values are nested in the sum; only depth 1 is additive.
+    zero_set: Where the ReLU is said to be 0; the hyperplane itself belongs to it.
+    factor: How far off $v$ lies, in distances of the hyperplane from 0; 2 makes the symmetry.
+    image: Which image is taken; $v-x$ reflects at a point, not at the plane.
+"""
 
 import math
 from collections.abc import Callable
@@ -7,6 +29,7 @@ from typing import Annotated, Any, Literal
 
 import numpy as np
 import torch
+from scipy import stats
 from scipy.optimize import linprog
 from torch import Tensor
 from torch.nn import functional as F
@@ -20,6 +43,7 @@ from principia.lab.evidence import (
     equal,
     equal_to_rounding,
     every,
+    follows,
     never,
 )
 from principia.lab.params import Range
@@ -84,6 +108,21 @@ def two_max_identity(
         "a layer of them, of blocks": equal_to_rounding(
             layers[0](blocks), net.activations(blocks)[1]),
         "dropout": equal_to_rounding(dropped, net.layers[-1](h)),
+        "as drawn": _as_drawn(seed.child("drawn")),
+    })
+
+
+def _as_drawn(seed: Seed) -> Evidence:
+    """Look at a network as it is made: what it computes, and its weights."""
+    net, x = MaxoutMLP((9, 40, 50, 30), pieces=3, rng=seed.torch()).double(), _points(seed, 20, 9)
+    layers: Any = [*(one.rows for one in net.hidden), net.out]
+    h = x
+    for rows, (m, k) in zip(layers, ((40, 3), (50, 3), (30, 1)), strict=True):
+        h = (h @ rows.weight.mT + rows.bias).view(20, m, k).amax(dim=2)
+    weights = [torch.cat([one.weight.flatten(), one.bias]) * one.in_features**0.5 for one in layers]
+    return every({
+        "formula": equal_to_rounding(net(x), h),
+        "weights": follows(torch.cat(weights), stats.uniform(-1, 2), why="independent draws"),
     })
 
 
@@ -258,7 +297,8 @@ def maxout_universal(
         found = values[:, 0] - values[:, 1] if units == 2 else values[:, 0]
         errors.append(float((found - target).abs().max()))
     bounds = frequency**2 / (8 * np.array(sizes) ** 2)
-    return at_most(errors, bounds, slack=1e-12, why="a theorem; rounding of m slopes").drawn(
+    rounding = "a theorem; rounding of m slopes"
+    return at_most(errors, bounds, slack=1e-12, why=rounding).named("largest error").drawn(
         Series("largest error", sizes, errors), Series("max|f''| / 8m²", sizes, bounds, "bound"),
         x="pieces m of a unit", y="largest error on [0, 1]", log="xy",
     )

@@ -1,4 +1,31 @@
-r"""Multilayer perceptron: what is true of it, and what would refute it."""
+r"""Multilayer perceptron: what is true of it, and what would refute it.
+
+Knobs:
+    networks: Random networks whose parameters are counted.
+    depth: Layers of weights of a network.
+    widest: The largest width that a layer may have.
+    bias_in: Whether biases are counted by outputs, or wrongly by inputs.
+    width: Units of a hidden layer.
+    activation: The function of the hidden units.
+    order: Which part comes first; in the other order it is another function.
+    p: The chance that a unit is dropped.
+    dim: Inputs of the function.
+    bias: Whether layers have biases; with them the function is not linear.
+    perturbations: Points that are looked at, each with a step away from it.
+    level: The value $c$ whose level set is looked for.
+    tilt: Degrees by which steps leave the plane across $w$; then the value changes.
+    angle: Degrees by which steps leave the tangent; then the change is of first order.
+    few: Hidden units of a small network, of which all orders are tried.
+    outgoing: Whether outgoing weights move with their units; if not, the function changes.
+    c: The factor by which a unit's field is scaled.
+    odd: The function whose units change sign; ReLU is not odd and breaks it.
+    homogeneous: The function whose units are scaled.
+    alpha: The share of its outgoing weights that a split unit keeps.
+    shift: By how much a unit without weights moves the outputs: half of $\nu$ behind a sigmoid.
+    batch: Inputs that a layer sees at once.
+    largest: The largest width that is counted.
+    inputs: Whether a layer has many inputs; with one the product no longer dominates.
+"""
 
 import itertools
 import math
@@ -23,7 +50,7 @@ from principia.lab.evidence import (
     never,
     slope,
 )
-from principia.lab.params import Range
+from principia.lab.params import MADE_WITH, Range
 from principia.lab.seeds import Seed
 from principia.lab.training import seeded_generators
 from principia.networks.activations import ACTIVATIONS
@@ -221,6 +248,8 @@ def ridge_invariance(
         "points of a circle": equal(
             len(circle), 4 * 51, tol=0, why="51 of the 101 lines an axis meet it, twice each"),
         "corners of the grid": equal_to_rounding(exact.sum(dim=1), 0),
+        "points of corners": equal(
+            len(exact), 2 * 9, tol=0, why="from each of 9 corners two edges lead above the level"),
     })
 
 
@@ -281,6 +310,8 @@ def permutation_symmetry(
     outputs = torch.stack([one(x) for one in copies])
     parts["m! parameter vectors"] = equal(len(vectors), math.factorial(few), tol=0, why="a count")
     parts["one function"] = equal_to_rounding(outputs, small(x).expand_as(outputs))
+    bare = MLP([5, width, 3], activation=activation, bias=False, rng=rng).double()
+    parts["without biases"] = equal_to_rounding(permute_hidden(bare, 1, perm)(x), bare(x))
     return every(parts)
 
 
@@ -330,7 +361,9 @@ def nesting(
             wider = widen(mlp, last, how, i=width - 1, alpha=alpha, rng=rng)
             parts[f"{name}, {how}"] = equal_to_rounding(wider(x), mlp(x))
             grown = [*sizes[:last], width + 1, 3]
-            parts[f"widths, {name}, {how}"] = equal(wider.sizes, grown, tol=0, why="a count")
+            kept = vars(wider)[MADE_WITH]["sizes"]  # what a kept model is made again with
+            parts[f"widths, {name}, {how}"] = equal(
+                [wider.sizes, kept], [grown, grown], tol=0, why="a count")
     incoming, outgoing = hidden_weights("nesting", mlp, last)  # of the sigmoid, which is 1/2 at 0
     nu = randn(rng, 3, 1)
     silent = functional.pad(incoming, (0, 0, 0, 1))

@@ -1,4 +1,18 @@
-r"""Polylines: what is true of it, and what would refute it."""
+r"""Polylines: what is true of it, and what would refute it.
+
+Knobs:
+    polylines: Random polylines that are compared.
+    pieces: Pieces of a polyline; where many are drawn, the most.
+    kept: Whether the sum has all its units; without one it is another function.
+    halved: Whether absolute values have half the coefficients of rectifiers.
+    frequency: How fast the sine swings; its bend grows with the square.
+    target: The function to interpolate; a step has no second derivative.
+    width: Hidden units of a network, one less than pieces; two are too few.
+    free: How many numbers a polyline of $m$ pieces is said to have.
+    signals: Random signals whose knots are looked for.
+    samples: Points of a signal, among which the knots are chosen.
+    knots: Whether the best knots are taken, or some at equal distances.
+"""
 
 import itertools
 from collections.abc import Callable
@@ -253,4 +267,4 @@ def best_knots_claim(
         errors = ((fits - y.numpy()) ** 2).sum(axis=1)
         found += errors[: len(ours)].tolist()
         least += [errors[len(ours) :].min()] * len(ours)
-    return equal_to_rounding(found, least)
+    return equal_to_rounding(found, least).named("squared error of the best knots")

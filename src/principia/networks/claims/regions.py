@@ -1,4 +1,20 @@
-r"""Linear regions: what is true of it, and what would refute it."""
+r"""Linear regions: what is true of it, and what would refute it.
+
+Knobs:
+    units: Units of a layer, each with its hyperplane.
+    width: Units of a hidden layer.
+    cells: How many cells are counted; two is the misprint.
+    activation: The function of the units; tanh bends everywhere and has no cells.
+    inputs: Inputs of the network, the dimension of the space that is cut.
+    first: Where the sum of binomials begins; from 1 on it lacks a cell.
+    layers: Hidden layers; two fold the space and grow faster.
+    position: How the hyperplanes lie; parallel or concurrent ones have fewer cells.
+    depth: The most hidden layers that a network has.
+    weights: Whether weights fold the space, which makes many regions, or are drawn at random.
+    reading: Whether the expression bounds the maximum from below, or wrongly from above.
+    nets: Random networks over which regions are averaged.
+    classes: Outputs of the network, one a class.
+"""
 
 import functools
 import math
@@ -95,6 +111,8 @@ def affine_on_cells(
         "patterns of the polygons": never(np.concatenate(wrong), why="a definition"),
         "one polygon a pattern": never(repeats, why="cells are convex: integers"),
         "the polygons fill the box": equal_to_rounding(areas, [24.0, 4.0]),
+        "the network is left as it was": never(
+            [bool(one._forward_hooks) for one in chain.modules()], why="no hook stays behind"),
         "on a hyperplane a unit is off": equal(
             activation_pattern(nn.ReLU(), torch.tensor([[-1.0, 0.0, 1.0]]))[0], 0b00100000, tol=0,
             why="a definition"),
@@ -271,7 +289,7 @@ def montufar(
     formula = [zaslavsky(m, n) * (m // n) ** (n * (L - 1)) for n, m, L in SHAPES]
     # of an even number of folds the last one leads below 0, which later layers see once
     exact = [m ** (L - 1) * (m + 1) + 1 + (m % 2 == 0 and L > 2) for m, L in cases]
-    deep = range(2, depth + 1)
+    deep, (line, bias) = range(2, depth + 1), crossing_planes(1, 5)
     return every({
         "one input": at_least(counts, bounds, why=INTEGERS).drawn(
             Series(f"{units} units a layer", deep, counts[-len(deep):]),
@@ -284,6 +302,8 @@ def montufar(
         "montufar_bound": equal(
             [montufar_bound(*one) for one in SHAPES], formula, tol=0, why=INTEGERS),
         "the polygons fill the box": equal_to_rounding([one.areas.sum() for one in polygons], 9),
+        "crossings on a line": equal_to_rounding(
+            -bias / line[:, 0], torch.linspace(0.9, 0.1, 5, dtype=torch.float64)),
         "zigzag": _folded_outputs(seed.child("x")),
         "smallest area": at_least(
             [float(one.areas.min()) for one in polygons], 1e-6,
@@ -398,7 +418,7 @@ def random_nets(
     return equal(
         (np.array(counts) - 1) / neurons, 1, tol=0.1 + 5 * np.array(noise),
         why="a tenth, for what `about` means, and 5 standard errors of a mean over networks",
-    ).drawn(
+    ).named("corners for each unit").drawn(
         Series("regions", neurons, counts),
         Series("as many as units", [6, max(neurons)], [6, max(neurons)], role="predicted"),
         x="units of all layers", y="regions on a line", log="xy",

@@ -1,4 +1,22 @@
-r"""Residual networks: what is true of it, and what would refute it."""
+r"""Residual networks: what is true of it, and what would refute it.
+
+Knobs:
+    dim: Inputs of a layer, and its outputs.
+    points: Random inputs that are sent through the layers.
+    offset: Whether $\varphi(0)$ is subtracted; if not, a layer of zeros is no identity.
+    n: Inputs of the network.
+    m: Outputs of the layer that changes the width.
+    depth: Layers of the network.
+    activation: The function of the units; anything bent breaks the sum over paths.
+    alpha: The factor of every branch.
+    order: The order in which the factors are multiplied; matrices do not commute.
+    width: Units of a layer.
+    gain: How large the weights are; below 1 a layer without a skip shrinks gradients.
+    networks: Random networks over which rates are measured.
+    skips: Which of the two networks has skips; the statement is that one of them does.
+    growth: Features that each layer of the block adds.
+    join: How a layer joins its features to the others; adding them keeps the width.
+"""
 
 import math
 from typing import Annotated, Any, Literal

@@ -1,4 +1,19 @@
-r"""Universal approximation: what is true of it, and what would refute it."""
+r"""Universal approximation: what is true of it, and what would refute it.
+
+Knobs:
+    degree: The lowest degree of the polynomials; further ones double it.
+    target: The function to approximate; no polynomial comes close to a step.
+    half_degree: Half the lowest degree of the polynomials; further ones double it.
+    family: Whether the degree grows; if not, the error stays.
+    width: Ridge functions of the largest span, or units of the widest layer.
+    scale: How steep the ridges are.
+    phi: The shape of the ridges; whether it is a polynomial decides.
+    criterion: Which shapes are called universal; that they are bounded is the misprint.
+    layers: Hidden layers of the deepest network.
+    directions: Whether ridges run in all directions; along one axis they are not enough.
+    terms: Ridge functions in the sum that is lifted.
+    stretch: How far beyond the interval of the fit the lifted function is asked.
+"""
 
 import math
 from collections.abc import Mapping
@@ -325,11 +340,19 @@ def _ridges(seed: Seed, scale: float) -> Evidence:
     empty = small(x)
     other = RidgeSpan(3, width=5, n_out=2, rng=seed.child(1).torch())
     other.load_state_dict(small.fit(x, x[:, :2].exp()).state_dict())
-    formula = torch.einsum("Nmn,mn->Nm", x[:, None] - wide.centers, wide.directions).tanh()
-    relu = torch.einsum("Nmn,mn->Nm", x[:, None] - plain.centers, plain.directions).relu()
+    formulas = {"gaussian": lambda z: 1 / (z * z).exp(), "square": lambda z: z * z,
+                "cube": lambda z: z * z * z, "constant": lambda z: z / z}
+    others = [RidgeSpan(3, phi=name, width=8, rng=seed.torch()) for name in formulas]
+    formula, relu, *fields = (
+        torch.einsum("Nmn,mn->Nm", x[:, None] - one.centers, one.directions)
+        for one in (wide, plain, *others))
     return every({
-        "formula": equal_to_rounding(wide.features(x), formula),
-        "64 rectifiers by default": equal_to_rounding(plain.features(x), relu.expand(50, 64)),
+        "formula": equal_to_rounding(wide.features(x), formula.tanh()),
+        "other shapes": equal_to_rounding(
+            torch.stack([one.features(x) for one in others]),
+            torch.stack([f(z) for f, z in zip(formulas.values(), fields, strict=True)])),
+        "64 rectifiers by default": equal_to_rounding(
+            plain.features(x), relu.relu().expand(50, 64)),
         "directions": follows(wide.directions / scale, norm(), why="independent normal numbers"),
         "and by default": follows(plain.directions, norm(), why="independent normal numbers"),
         "centers": equal(
