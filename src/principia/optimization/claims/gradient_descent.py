@@ -1,4 +1,28 @@
-r"""Gradient descent: what is true of it, and what would refute it."""
+r"""Gradient descent: what is true of it, and what would refute it.
+
+Knobs:
+    samples: Samples of the logistic regression.
+    dim: Parameters of the problem; twice as many where half the directions are flat.
+    steps: Steps of the method.
+    weight_decay: How much SGD shrinks the weights as well; with any, it is not plain descent.
+    scheduled: When the schedule lowers the step size; before a step, each is too short.
+    points: Points from which a step is taken.
+    kappa: The condition number of the bowl: its largest curvature over its smallest.
+    understated: How many times too small an L the bound gets; it then promises too much.
+    form: Which formula is checked: the right one, its misprint, or a bound taken for an equality.
+    sizes: Step sizes on the grid among which the best is looked for.
+    starts: Starting points.
+    lr_scale: The step size in units of 1/L; at 2, descent on a bowl never comes to rest.
+    largest: The largest condition number.
+    gap: The share of the first height at which a run counts as done.
+    momentum: Whether a tuned heavy ball runs instead, which needs the root of as many steps.
+    hidden: Hidden units of a network.
+    networks: Random networks whose next loss is predicted.
+    half: Whether the curvature term has its factor 1/2; without it the second order is wrong.
+    search: Whether each step is searched for; if not, nobody looks at how far a loss falls.
+    lam: How strongly a long step is penalized, in units of L; below 1/2 steps may climb.
+    stretch: How many times one coordinate of the step is shortened, which turns its direction.
+"""
 
 import math
 from typing import Annotated, Any, Literal, cast
@@ -92,8 +116,8 @@ def torch_sgd_is_gd(
         )
         found += [trace.step, *(trace[name] for name in LOOK)]
         expected += [torch.tensor(at), share * points[at], lengths[at], values[share - 1][at]]
-    return equal_to_rounding(
-        *(torch.cat([x.flatten() for x in one]).numpy() for one in (found, expected)))
+    both = (torch.cat([x.flatten() for x in one]).numpy() for one in (found, expected))
+    return equal_to_rounding(*both).named("number farthest from that of a loop written out")
 
 
 def _risk(seed: Seed, samples: int, dim: int) -> LogisticRisk:
@@ -283,7 +307,8 @@ def convex_rate_is_sublinear(
     if form == "printed":
         rate = (gap[100] / gap[1]).log() / 99
         why = "a linear rate goes on at the factor of the first 100 steps, up to 10"
-        return at_most(gap[2 * half] / gap[half], 10 * (rate * half).exp(), why=why)
+        fall = gap[2 * half] / gap[half]
+        return at_most(fall, 10 * (rate * half).exp(), why=why).named("fall of the second half")
     bound = 2 / torch.arange(1, steps + 2, dtype=torch.float64)  # from a distance of 1
     return every({
         "slope": slope(times, gap[times], -1.0, tol=0.03, labels=("t", "h − h*"),
@@ -306,8 +331,9 @@ def iterations_grow_with_condition_number(
         enough = math.ceil(-math.log(gap) * (3 * kappa**0.5 if momentum else kappa / 4)) + 20
         value = _descent(bowl, best["lr"], enough, momentum=best["beta"])["value"][:, 0]
         needed.append(int((value > gap * value[0]).nonzero().max()) + 1)
-    why = "a constant number of steps beside those that grow with the condition number"
-    return slope(kappas, needed, 1.0, tol=0.05, why=why, labels=("κ", "steps"))
+    why, labels = "a constant number of steps beside those that grow with κ", ("κ", "steps")
+    power = slope(kappas, needed, 1.0, tol=0.05, why=why, labels=labels)
+    return power.named("power of κ in the number of steps")
 
 
 @claim(control={"half": False}, refutes=["order of the error"], source="Taylor's theorem")

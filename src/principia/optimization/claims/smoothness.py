@@ -1,4 +1,22 @@
-r"""Smoothness: what is true of it, and what would refute it."""
+r"""Smoothness: what is true of it, and what would refute it.
+
+Knobs:
+    lowest: The lowest eigenvalue of the saddle; the highest is 1.
+    dim: Coordinates of a point.
+    pairs: Pairs of points that are compared.
+    form: Whether the inequality is right, or as it is often misprinted.
+    farthest: The largest distance at which the bound is tried.
+    mu: The constant μ of strong convexity.
+    points: Points that are looked at.
+    problems: What is minimized; without strong convexity the slope vanishes faster than the height.
+    units: Hidden units of the tanh network.
+    model: Whose loss is looked at; that of a network is not convex.
+    width: Hidden units of the wide network.
+    steps: Steps of gradient descent.
+    samples: Samples whose mean loss is minimized.
+    start: Where training starts; at weights of zero the gradient is zero, though the loss is not.
+    by: How eigenvalues are ordered; by absolute value the ends of the spectrum are mistaken.
+"""
 
 import math
 from typing import Annotated, Any, Literal
