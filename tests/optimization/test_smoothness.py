@@ -58,6 +58,8 @@ def test_claims_catch_planted_bugs(old, new, claim):
          ["graphs that are left"]),
         ("return torch.zeros(wanted", "return torch.ones(wanted", "ends_of_the_spectrum",
          ["a linear loss"]),
+        ("at = point.detach().requires_grad_()", "at = point.requires_grad_()",
+         "ends_of_the_spectrum", ["graphs that are left"]),
         ("risk = risk_of(model, loss, x, y)", "risk = risk_of(model, loss, x.flip(0), y)",
          "ends_of_the_spectrum", ["losses of networks in rows"]),
         ("return max", "return min", "gradient_lipschitz_is_spectral_norm",

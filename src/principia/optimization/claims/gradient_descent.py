@@ -305,9 +305,8 @@ def convex_rate_is_sublinear(
     gap, half = _descent(log_spaced(dim), 1.0, steps)["value"][:, 0], steps // 2
     times = torch.logspace(math.log10(30), math.log10(steps), 40).round().long().clamp(max=steps)
     if form == "printed":
-        rate = (gap[100] / gap[1]).log() / 99
+        rate, fall = (gap[100] / gap[1]).log() / 99, gap[2 * half] / gap[half]
         why = "a linear rate goes on at the factor of the first 100 steps, up to 10"
-        fall = gap[2 * half] / gap[half]
         return at_most(fall, 10 * (rate * half).exp(), why=why).named("fall of the second half")
     bound = 2 / torch.arange(1, steps + 2, dtype=torch.float64)  # from a distance of 1
     return every({
@@ -331,9 +330,8 @@ def iterations_grow_with_condition_number(
         enough = math.ceil(-math.log(gap) * (3 * kappa**0.5 if momentum else kappa / 4)) + 20
         value = _descent(bowl, best["lr"], enough, momentum=best["beta"])["value"][:, 0]
         needed.append(int((value > gap * value[0]).nonzero().max()) + 1)
-    why, labels = "a constant number of steps beside those that grow with κ", ("κ", "steps")
-    power = slope(kappas, needed, 1.0, tol=0.05, why=why, labels=labels)
-    return power.named("power of κ in the number of steps")
+    why = "a constant number of steps beside those that grow with the condition number"
+    return slope(kappas, needed, 1.0, tol=0.05, why=why, labels=("κ", "steps")).named("power of κ")
 
 
 @claim(control={"half": False}, refutes=["order of the error"], source="Taylor's theorem")

@@ -21,7 +21,7 @@ Knobs:
     formula: The variance that is foretold; without its second factor it fits small steps only.
     label_noise: Standard deviation of noise in the targets; with any, no weights fit every sample.
     epochs: Passes over the samples.
-    order: The order in which samples come; replacement may repeat one, sorted goes by class.
+    order: The order in which samples come; sorted is class by class, replacement may repeat one.
     networks: Networks trained in each order.
     of: Whose gradients are compared; those of the mean loss are smaller by the number of samples.
     theta: Whether weights are fitted to the samples; fixed ones do as well on fresh samples.
@@ -372,11 +372,7 @@ def sorted_order_unlearns(
     epochs: Annotated[int, Range(4, 8)] = 5, lr: Annotated[float, Range(0.04, 0.1)] = 0.05,
     order: Order = "sorted",
 ) -> Evidence:
-    """Class by class, the last class wipes out the others: 0.3 below a random order, or worse.
-
-    Args:
-        order: The order in which samples come; in a random one no class is forgotten.
-    """
+    """Class by class, the last class wipes out the others: 0.3 below a random order, or worse."""
     x, y, x_test, y_test = digits()
     x, x_test = x.flatten(1), x_test.flatten(1)
     orders: Any = [order] * networks + ["permutation"] * networks

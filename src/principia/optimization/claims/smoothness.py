@@ -438,7 +438,11 @@ def ends_of_the_spectrum(
     compare("a linear loss", lambda w: w.sum(), torch.ones(70), torch.zeros(70), 2)
     why = "documented: an error of 1e-4 of the largest |λ| at most"
     points = 3 * randn(rng, 5, risk.theta.shape[1])
-    values = []
+    normed, at, values = nn.Sequential(net, nn.BatchNorm1d(4).double()), torch.ones(2), []
+    trained, frozen = NetworkRisk(normed, F.cross_entropy, x, y), Quadratic([1.0, 2.0])
+    pl_ratio(frozen.requires_grad_(requires_grad=False))
+    hessian_product(lambda w: w @ w, at)
+    batch_loss = F.cross_entropy(normed(x), y)
     for row in points:
         nn.utils.vector_to_parameters(row, net.parameters())
         values.append(F.cross_entropy(net(x), y))
@@ -447,12 +451,13 @@ def ends_of_the_spectrum(
         "graphs that are left": equal(
             [float(one.requires_grad) for one in (
                 *hessian_extremes(lambda w: (w * w * params[-1]).sum(), torch.ones(2)),
-                pl_ratio(risk, minimum=0.0))], 0, tol=0, why="numbers, not functions"
+                pl_ratio(risk, minimum=0.0), at, frozen.theta)], 0, tol=0,
+            why="numbers are found, not functions, and points stay what they were",
         ),
         "products": equal_to_rounding(_flat(products), _flat(exact)),
         "losses of networks in rows": equal_to_rounding(
-            torch.cat([risk.value(points[:, None])[:, 0], risk.value(points[1])[None]]),
-            torch.stack([*values, values[1]]),
+            torch.cat([risk.value(points[:, None])[:, 0], risk.value(points[1])[None], trained()]),
+            torch.stack([*values, values[1], batch_loss]),  # alone a batch may be normed by itself
         ),
     })
 
