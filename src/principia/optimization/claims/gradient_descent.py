@@ -373,9 +373,9 @@ def _logged(seed: Seed, x: Tensor, y: Tensor) -> dict[str, Evidence]:
         return F.mse_loss(model(batch[0]), batch[1] + randn(rng, *y.shape))
 
     def slanted(model: Any, batch: Any, rng: torch.Generator) -> Tensor:
-        return model(batch[0]).mean()
+        return nn.utils.parameters_to_vector(model.parameters()).sum()
 
-    def trained(kind: Any, loss: Any, options: Any, every: int) -> tuple[Tensor, Tensor]:
+    def trained(kind: Any, loss: Any, options: Any, every: int, parts: int = 1) -> Any:
         told = []  # last of all, the loss at the last step's start: at its first evaluation, too
         def objective(*given: Any) -> Tensor:
             told.append(loss(*given))
@@ -385,8 +385,8 @@ def _logged(seed: Seed, x: Tensor, y: Tensor) -> dict[str, Evidence]:
         model.register_parameter("unused", nn.Parameter(torch.ones(2)))
         watches = {1: PredictedChange(objective), 3: PredictedChange(objective, every=3)}
         optimizer = kind(model.parameters(), **options)
-        history = fit(model, (x, y), objective, optimizer, epochs=7, seed=seed,
-                      batch_size=len(x), callbacks=[watches[every]] if every else []).history
+        history = fit(model, (x, y), objective, optimizer, epochs=7, batch_size=len(x) // parts,
+                      seed=seed, callbacks=[watches[every]] if every else []).history
         names = "predicted_change", "actual_change", "long_steps"
         rows = [[row[name] for name in names] for row in history if names[0] in row]
         end = [one.double().flatten() for one in model.state_dict().values()]
@@ -402,6 +402,7 @@ def _logged(seed: Seed, x: Tensor, y: Tensor) -> dict[str, Evidence]:
         pairs.append(rows[:, :2])
         rest += [rows[:, 2] - (rows[:, 0] >= 0).double(), (some - rows[::3]).flatten()]
         rest += [end - alone, other_end - alone]
+    rest += [(trained(*how, 1, 3)[0] - rows).flatten()]  # on a slope all steps of an epoch are one
     return {
         "logged predictions": equal_to_rounding(*torch.cat(pairs).T),
         "logged every third step, and the training": equal(
