@@ -58,6 +58,8 @@ def test_claims_catch_planted_bugs(old, new, claim):
          ["graphs that are left"]),
         ("return torch.zeros(wanted", "return torch.ones(wanted", "ends_of_the_spectrum",
          ["a linear loss"]),
+        ("lifted(start, 0.0).any()", "lifted(start, 0.0).all()", "ends_of_the_spectrum",
+         ["matrices"]),
         ("at = point.detach().requires_grad_()", "at = point.requires_grad_()",
          "ends_of_the_spectrum", ["graphs that are left"]),
         ("risk = risk_of(model, loss, x, y)", "risk = risk_of(model, loss, x.flip(0), y)",

@@ -79,9 +79,9 @@ def torch_is_the_formula(
         found += effective_lr(decaying)
         for lr, square in zip((0.2, 0.2, 0.7), squares, strict=True):
             rates.append(lr / (1 + 0.3 * t) / divided(square))
-    *_, (rms, _) = fed(RMSprop, params[1].detach()[None], lr=0.3, alpha=0.5, eps=eps)
+    *_, (rms, _) = fed(RMSprop, params[1].detach().expand(2, 2, 4), lr=0.3, alpha=0.5, eps=eps)
     found += effective_lr(rms)
-    rates.append(0.3 / (params[1].detach().abs() * 0.5**0.5 + eps))  # it has no decay
+    rates.append(0.3 / (params[1].detach().abs() * 0.75**0.5 + eps))  # it has no decay
     return every({
         "steps": equal(moved, formula, tol=1e-13, why="rounding of one step at a time").drawn(
             Series("torch.optim.Adagrad", range(1, 101), moved[:, 0]),

@@ -435,6 +435,8 @@ def ends_of_the_spectrum(
                            ((7, 10), 35, torch.float64), ((30, 5), 60, torch.float64)):
         A = 1e-6 * torch.randn(shape, generator=rng, dtype=kind)
         compare("matrices", lambda W, A=A: (A * W * W).sum() / 2, torch.ones_like(A), A, k)
+    one = F.one_hot(torch.tensor(3), 70)  # curved along one axis, and flat along all others
+    compare("matrices", lambda w: (one * w * w).sum() / 2, torch.ones(70), one, 1)
     compare("a linear loss", lambda w: w.sum(), torch.ones(70), torch.zeros(70), 2)
     why = "documented: an error of 1e-4 of the largest |λ| at most"
     points = 3 * randn(rng, 5, risk.theta.shape[1])
