@@ -67,6 +67,8 @@ def test_claims_catch_planted_bugs(old, new, claim):
         ("bend >= fall\n", "bend > fall\n", "second_order_prediction", ["too long"]),
         ("curvature.item() / 2", "curvature.item()", "second_order_prediction",
          ["logged predictions"]),
+        ("dtype=torch.float64).mean(dim=0)", "dtype=torch.float64).sum(dim=0)",
+         "second_order_prediction", ["logged every third step, and the training"]),
         ("        set_generator_state(self._batch[0].device, now)\n", "",
          "second_order_prediction", ["logged every third step, and the training"]),
         ("math.ceil(2 * L * gap / tol**2)", "math.ceil(L * gap / 2 / tol)",

@@ -1,4 +1,20 @@
-r"""Adagrad: what is true of it, and what would refute it."""
+r"""Adagrad: what is true of it, and what would refute it.
+
+Knobs:
+    dim: Coordinates of a point.
+    eps: The number δ that keeps the divisor above zero.
+    delta: Where δ is added; inside the root it is another formula than torch's.
+    steps: Steps of the method.
+    gradient: The gradient that stays the same at every step.
+    optimizer: Who divides the rate; RMSprop forgets old gradients, so its rate can rise again.
+    kappa: How many times steeper the second axis is than the first.
+    degrees: By how much the axes are turned; then steepness is no longer one scale a coordinate.
+    rounds: Rounds of the game, T.
+    lr: The step size η.
+    method: Who plays; RMSprop forgets, and can be led away from the best point.
+    rows: Independent runs.
+    frequencies: How often features occur; if all come equally often, none is rare.
+"""
 
 import math
 from typing import Annotated, Literal
@@ -63,9 +79,9 @@ def torch_is_the_formula(
         found += effective_lr(decaying)
         for lr, square in zip((0.2, 0.2, 0.7), squares, strict=True):
             rates.append(lr / (1 + 0.3 * t) / divided(square))
-    *_, (rms, _) = fed(RMSprop, params[1].detach()[None], lr=0.3, alpha=0.5, eps=eps)
+    *_, (rms, _) = fed(RMSprop, params[1].detach().expand(2, 2, 4), lr=0.3, alpha=0.5, eps=eps)
     found += effective_lr(rms)
-    rates.append(0.3 / (params[1].detach().abs() * 0.5**0.5 + eps))  # it has no decay
+    rates.append(0.3 / (params[1].detach().abs() * 0.75**0.5 + eps))  # it has no decay
     return every({
         "steps": equal(moved, formula, tol=1e-13, why="rounding of one step at a time").drawn(
             Series("torch.optim.Adagrad", range(1, 101), moved[:, 0]),
@@ -127,7 +143,8 @@ def invariant_to_diagonal_scaling(
         adagrad = Adagrad(bowl.parameters(), lr=0.5, eps=0.0)
         paths.append(descend(bowl, adagrad, 100, record=("theta",))["theta"][:, 0])
     round_bowl, ravine = paths
-    return equal(ravine, round_bowl, tol=1e-13, why="rounding of 100 steps").drawn(
+    found = equal(ravine, round_bowl, tol=1e-13, why="rounding of 100 steps")
+    return found.named("coordinate that differs most between the paths").drawn(
         Series(f"κ = {kappa:g}", ravine[:, 0], ravine[:, 1]),
         Series("κ = 1", round_bowl[:, 0], round_bowl[:, 1], "predicted"),
         x="θ₁", y="θ₂",

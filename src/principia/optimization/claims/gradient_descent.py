@@ -1,4 +1,28 @@
-r"""Gradient descent: what is true of it, and what would refute it."""
+r"""Gradient descent: what is true of it, and what would refute it.
+
+Knobs:
+    samples: Samples of the logistic regression.
+    dim: Parameters of the problem; twice as many where half the directions are flat.
+    steps: Steps of the method.
+    weight_decay: How much SGD shrinks the weights as well; with any, it is not plain descent.
+    scheduled: When the schedule lowers the step size; before a step, each is too short.
+    points: Points from which a step is taken.
+    kappa: The condition number of the bowl: its largest curvature over its smallest.
+    understated: How many times too small an L the bound gets; it then promises too much.
+    form: Which formula is checked: the right one, its misprint, or a bound taken for an equality.
+    sizes: Step sizes on the grid among which the best is looked for.
+    starts: Starting points.
+    lr_scale: The step size in units of 1/L; at 2, descent on a bowl never comes to rest.
+    largest: The largest condition number.
+    gap: The share of the first height at which a run counts as done.
+    momentum: Whether a tuned heavy ball runs instead, which needs the root of as many steps.
+    hidden: Hidden units of a network.
+    networks: Random networks whose next loss is predicted.
+    half: Whether the curvature term has its factor 1/2; without it the second order is wrong.
+    search: Whether each step is searched for; if not, nobody looks at how far a loss falls.
+    lam: How strongly a long step is penalized, in units of L; below 1/2 steps may climb.
+    stretch: How many times one coordinate of the step is shortened, which turns its direction.
+"""
 
 import math
 from typing import Annotated, Any, Literal, cast
@@ -92,8 +116,8 @@ def torch_sgd_is_gd(
         )
         found += [trace.step, *(trace[name] for name in LOOK)]
         expected += [torch.tensor(at), share * points[at], lengths[at], values[share - 1][at]]
-    return equal_to_rounding(
-        *(torch.cat([x.flatten() for x in one]).numpy() for one in (found, expected)))
+    both = (torch.cat([x.flatten() for x in one]).numpy() for one in (found, expected))
+    return equal_to_rounding(*both).named("number farthest from that of a loop written out")
 
 
 def _risk(seed: Seed, samples: int, dim: int) -> LogisticRisk:
@@ -281,9 +305,9 @@ def convex_rate_is_sublinear(
     gap, half = _descent(log_spaced(dim), 1.0, steps)["value"][:, 0], steps // 2
     times = torch.logspace(math.log10(30), math.log10(steps), 40).round().long().clamp(max=steps)
     if form == "printed":
-        rate = (gap[100] / gap[1]).log() / 99
+        rate, fall = (gap[100] / gap[1]).log() / 99, gap[2 * half] / gap[half]
         why = "a linear rate goes on at the factor of the first 100 steps, up to 10"
-        return at_most(gap[2 * half] / gap[half], 10 * (rate * half).exp(), why=why)
+        return at_most(fall, 10 * (rate * half).exp(), why=why).named("fall of the second half")
     bound = 2 / torch.arange(1, steps + 2, dtype=torch.float64)  # from a distance of 1
     return every({
         "slope": slope(times, gap[times], -1.0, tol=0.03, labels=("t", "h − h*"),
@@ -307,7 +331,7 @@ def iterations_grow_with_condition_number(
         value = _descent(bowl, best["lr"], enough, momentum=best["beta"])["value"][:, 0]
         needed.append(int((value > gap * value[0]).nonzero().max()) + 1)
     why = "a constant number of steps beside those that grow with the condition number"
-    return slope(kappas, needed, 1.0, tol=0.05, why=why, labels=("κ", "steps"))
+    return slope(kappas, needed, 1.0, tol=0.05, why=why, labels=("κ", "steps")).named("power of κ")
 
 
 @claim(control={"half": False}, refutes=["order of the error"], source="Taylor's theorem")
@@ -349,9 +373,9 @@ def _logged(seed: Seed, x: Tensor, y: Tensor) -> dict[str, Evidence]:
         return F.mse_loss(model(batch[0]), batch[1] + randn(rng, *y.shape))
 
     def slanted(model: Any, batch: Any, rng: torch.Generator) -> Tensor:
-        return model(batch[0]).mean()
+        return nn.utils.parameters_to_vector(model.parameters()).sum()
 
-    def trained(kind: Any, loss: Any, options: Any, every: int) -> tuple[Tensor, Tensor]:
+    def trained(kind: Any, loss: Any, options: Any, every: int, parts: int = 1) -> Any:
         told = []  # last of all, the loss at the last step's start: at its first evaluation, too
         def objective(*given: Any) -> Tensor:
             told.append(loss(*given))
@@ -361,8 +385,8 @@ def _logged(seed: Seed, x: Tensor, y: Tensor) -> dict[str, Evidence]:
         model.register_parameter("unused", nn.Parameter(torch.ones(2)))
         watches = {1: PredictedChange(objective), 3: PredictedChange(objective, every=3)}
         optimizer = kind(model.parameters(), **options)
-        history = fit(model, (x, y), objective, optimizer, epochs=7, seed=seed,
-                      batch_size=len(x), callbacks=[watches[every]] if every else []).history
+        history = fit(model, (x, y), objective, optimizer, epochs=7, batch_size=len(x) // parts,
+                      seed=seed, callbacks=[watches[every]] if every else []).history
         names = "predicted_change", "actual_change", "long_steps"
         rows = [[row[name] for name in names] for row in history if names[0] in row]
         end = [one.double().flatten() for one in model.state_dict().values()]
@@ -378,6 +402,7 @@ def _logged(seed: Seed, x: Tensor, y: Tensor) -> dict[str, Evidence]:
         pairs.append(rows[:, :2])
         rest += [rows[:, 2] - (rows[:, 0] >= 0).double(), (some - rows[::3]).flatten()]
         rest += [end - alone, other_end - alone]
+    rest += [(trained(*how, 1, 3)[0] - rows).flatten()]  # on a slope all steps of an epoch are one
     return {
         "logged predictions": equal_to_rounding(*torch.cat(pairs).T),
         "logged every third step, and the training": equal(

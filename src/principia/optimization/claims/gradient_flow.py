@@ -1,4 +1,21 @@
-r"""Gradient flow: what is true of it, and what would refute it."""
+r"""Gradient flow: what is true of it, and what would refute it.
+
+Knobs:
+    finest: How fine the finest step is: the fastest time scale over 2 to this power.
+    integrator: Who takes the steps; Heun's method is of order 2, and not gradient descent.
+    slopes: Where a step looks at the slope; at the start alone it is Euler's method.
+    time: Until when the flow is followed.
+    speed: How fast the reference moves downhill; at a speed of 1 it solves another equation.
+    integrand: What is summed up along the path; without its square it is a length, no height.
+    dim: Coordinates of a point.
+    rate: What the curvatures in the exponent are multiplied by; 2 is the rate of the gap.
+    turned: Whether the formula has Q and its transpose exchanged, and so other axes.
+    low: The smallest curvature; the largest is 1.
+    power: The power of t in the bound; with 2 it promises more than holds.
+    starts: Starting points.
+    problem: What is descended; the quartic is too flat at its minimum to have a PL constant.
+    coefficient: The weight of the squared gradient in the modified height; 1/4 in truth.
+"""
 
 from typing import Annotated, Literal
 
@@ -211,7 +228,7 @@ def flow_convex_rate(
     t = torch.logspace(-1, 6, 71, dtype=torch.float64)
     gaps = bowl.value(GradientFlow(bowl).solve(t))
     bound = 1 / (2 * t**power)  # all starts are 1 from the minimum
-    return at_most(gaps / bound[:, None], 1, why="a theorem: no slack").drawn(
+    return at_most(gaps / bound[:, None], 1, why="a theorem: no slack").named("gap / bound").drawn(
         Series("h above its minimum", t, gaps[:, 0]),
         Series(f"1 / 2t^{power:g}", t, bound, "bound"),
         x="time t", y="gap", log="xy",
@@ -234,7 +251,7 @@ def flow_pl_rate(
     relative = gaps / gaps[0]
     return at_most(
         relative / bound[:, None], 1, slack=1e-6, why="a theorem, up to the solver's tolerance"
-    ).drawn(
+    ).named("gap / bound").drawn(
         *(Series(f"from {float(starting[k]):.2f}", t, relative[:, k].clamp(min=1e-20), "other")
           for k in (0, starts // 2, -1)),
         Series("exp(−2μt)", t, bound, "bound"), x="time t", y="gap, as a share of the first",

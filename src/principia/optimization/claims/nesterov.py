@@ -1,4 +1,18 @@
-r"""Nesterov acceleration: what is true of it, and what would refute it."""
+r"""Nesterov acceleration: what is true of it, and what would refute it.
+
+Knobs:
+    beta: The share β of the last move that is added; with any, it is not gradient descent.
+    starts: Starting points.
+    compared_with: What torch's parameters are compared with; the iterate lags behind them.
+    steps: Steps of the method.
+    dim: Coordinates of a point.
+    largest: The largest condition number.
+    rate: Whether the bound falls by its rate, or by the square of it, which is too fast.
+    lr: The step size η.
+    gradient_at: Where the gradient is taken; at the iterate it is the heavy ball, which circles.
+    kappa: The condition number κ of the bowl.
+    restart: Whether momentum is dropped when it runs uphill; if not, the method overshoots.
+"""
 
 import math
 from typing import Annotated, Any, Literal, cast
@@ -106,7 +120,11 @@ def convex_rate(
     seed: Seed, *, steps: Annotated[int, Range(1000, 10_000)] = 2000,
     dim: Annotated[int, Range(200, 1000)] = 400, beta: Literal["convex", "zero"] = "convex",
 ) -> Evidence:
-    r"""With $\eta=1/L$ and "convex" the gap is below $2L\Vert\theta^0-\theta^*\Vert^2/(t+1)^2$."""
+    r"""With $\eta=1/L$ and "convex" the gap is below $2L\Vert\theta^0-\theta^*\Vert^2/(t+1)^2$.
+
+    Args:
+        beta: How much of the last move is added; with none it is gradient descent, which is slower.
+    """
     at = np.unique(np.geomspace(1, steps, 200).round().astype(int)).tolist()
     share: Any = "convex" if beta == "convex" else 0.0
     trace = run_copy(log_spaced(dim), Nesterov, steps, at=at, lr=1.0, beta=share)
@@ -225,7 +243,7 @@ def gradient_at_the_lookahead(
         found = run_copy(problem, SGD, 30, **kind)["theta"]
     return at_most(
         found[-3:].abs(), 1e-12, why="near 0 it is a parabola: √(β(1 - ηL)) a step, 0.8^200 = 4e-20"
-    ).drawn(
+    ).named("distance from the minimum at the end").drawn(
         Series(f"gradient at {gradient_at}", range(30), found[:30, 0, 0], style="line"),
         Series("heavy ball", range(30), behind[:30, 0, 0], "other"),
         Series("minimum", [0, 29], [0, 0], "predicted"), x="step t", y="x",

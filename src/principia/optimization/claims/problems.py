@@ -1,4 +1,22 @@
-r"""Test problems: what is true of it, and what would refute it."""
+r"""Test problems: what is true of it, and what would refute it.
+
+Knobs:
+    pairs: Pairs of points between which slopes are compared.
+    dim: Coordinates of a point.
+    factor: What declared constants are multiplied by; below 1 they promise too much, above it
+        nothing reaches them.
+    u: Where the quartic, the valley and the saddle are looked at.
+    form: Whether the formulas have their factors 1/4 and 1/2, or lack them as in a misprint.
+    rows: Independent points in the rows of `theta`.
+    reduction: How the losses of rows are joined; the mean divides each row's gradient.
+    samples: Samples of the logistic regression.
+    l2: The price λ of large weights.
+    price: The formula of that price; one without its half counts twice as much.
+    labels: Whether labels are drawn with noise; without it a line separates the classes.
+    sigma: Standard deviation of the noise.
+    where: What the noise is added to; in the points it is scaled by the curvature.
+    noise: What the noise is added to; in the gradient it does not grow with the weights.
+"""
 
 import math
 from typing import Annotated, Any, Literal, cast

@@ -1,4 +1,31 @@
-r"""Stochastic gradient descent: what is true of it, and what would refute it."""
+r"""Stochastic gradient descent: what is true of it, and what would refute it.
+
+Knobs:
+    samples: Samples in the training set, N.
+    batch: Samples that a step averages over, K.
+    dim: Inputs of the linear model, each with a weight.
+    reduction: How the losses of a batch are joined; the sum is K times too large.
+    size: Samples in a batch.
+    draws: Batches that are drawn.
+    shifted: The share of samples from another population than that of the risk.
+    factor: What V/K is multiplied by without replacement; 1 forgets that samples run out.
+    alpha: How fast steps fall, as t to the power -α; only between 1/2 and 1 both sums behave.
+    sigma: Standard deviation of the noise in a gradient or a target.
+    curvature: The largest curvature of the bowl.
+    runs: Independent runs that are averaged.
+    steps: Steps of a run.
+    step: How step sizes fall; constant ones never settle.
+    longest: Steps of the longest run.
+    instance: What is minimized; a quadratic is easier than the worst case, which is linear.
+    lr: The step size η.
+    formula: The variance that is foretold; without its second factor it fits small steps only.
+    label_noise: Standard deviation of noise in the targets; with any, no weights fit every sample.
+    epochs: Passes over the samples.
+    order: The order in which samples come; sorted is class by class, replacement may repeat one.
+    networks: Networks trained in each order.
+    of: Whose gradients are compared; those of the mean loss are smaller by the number of samples.
+    theta: Whether weights are fitted to the samples; fixed ones do as well on fresh samples.
+"""
 
 import itertools
 import math
@@ -128,7 +155,8 @@ def risk_gradient_is_expectation(
     rows = per_sample_gradients(_line(theta), F.mse_loss, x.flatten(0, 1), y.view(-1, 1))
     gradients = rows.view(*x.shape).mean(dim=1) / 2  # of half the mean of a set
     exact = spread**2 * (theta - truth)
-    return mean_is(gradients, exact, k=4, why="mean over the sets of samples")
+    found = mean_is(gradients, exact, k=4, why="mean over the sets of samples")
+    return found.named("mean gradient of a batch")
 
 
 @claim(control={"factor": "1"}, refutes=["without replacement"], source="Cochran 1977, theorem 2.2")
@@ -237,7 +265,7 @@ def rate_convex(
     return slope(
         T, gaps.mean(dim=0), -0.5, tol=0.03, labels=("steps T", "mean of h - h* of the average"),
         why="each mean of the runs is known to 2 or 3 %, and the wall is met at whole steps only",
-    )
+    ).named("power of T in the mean gap")
 
 
 @claim(control={"formula": "ησ² / λ"}, source="Bottou, Curtis and Nocedal 2018, sec. 4.2")

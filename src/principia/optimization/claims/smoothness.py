@@ -1,4 +1,22 @@
-r"""Smoothness: what is true of it, and what would refute it."""
+r"""Smoothness: what is true of it, and what would refute it.
+
+Knobs:
+    lowest: The lowest eigenvalue of the saddle; the highest is 1.
+    dim: Coordinates of a point.
+    pairs: Pairs of points that are compared.
+    form: Whether the inequality is right, or as it is often misprinted.
+    farthest: The largest distance at which the bound is tried.
+    mu: The constant μ of strong convexity.
+    points: Points that are looked at.
+    problems: What is minimized; without strong convexity the slope vanishes faster than the height.
+    units: Hidden units of the tanh network.
+    model: Whose loss is looked at; that of a network is not convex.
+    width: Hidden units of the wide network.
+    steps: Steps of gradient descent.
+    samples: Samples whose mean loss is minimized.
+    start: Where training starts; at weights of zero the gradient is zero, though the loss is not.
+    by: How eigenvalues are ordered; by absolute value the ends of the spectrum are mistaken.
+"""
 
 import math
 from typing import Annotated, Any, Literal
@@ -417,10 +435,16 @@ def ends_of_the_spectrum(
                            ((7, 10), 35, torch.float64), ((30, 5), 60, torch.float64)):
         A = 1e-6 * torch.randn(shape, generator=rng, dtype=kind)
         compare("matrices", lambda W, A=A: (A * W * W).sum() / 2, torch.ones_like(A), A, k)
+    one = F.one_hot(torch.tensor(3), 70)  # curved along one axis, and flat along all others
+    compare("matrices", lambda w: (one * w * w).sum() / 2, torch.ones(70), one, 1)
     compare("a linear loss", lambda w: w.sum(), torch.ones(70), torch.zeros(70), 2)
     why = "documented: an error of 1e-4 of the largest |λ| at most"
     points = 3 * randn(rng, 5, risk.theta.shape[1])
-    values = []
+    normed, at, values = nn.Sequential(net, nn.BatchNorm1d(4).double()), torch.ones(2), []
+    trained, frozen = NetworkRisk(normed, F.cross_entropy, x, y), Quadratic([1.0, 2.0])
+    pl_ratio(frozen.requires_grad_(requires_grad=False))
+    hessian_product(lambda w: w @ w, at)
+    batch_loss = F.cross_entropy(normed(x), y)
     for row in points:
         nn.utils.vector_to_parameters(row, net.parameters())
         values.append(F.cross_entropy(net(x), y))
@@ -429,12 +453,13 @@ def ends_of_the_spectrum(
         "graphs that are left": equal(
             [float(one.requires_grad) for one in (
                 *hessian_extremes(lambda w: (w * w * params[-1]).sum(), torch.ones(2)),
-                pl_ratio(risk, minimum=0.0))], 0, tol=0, why="numbers, not functions"
+                pl_ratio(risk, minimum=0.0), at, frozen.theta)], 0, tol=0,
+            why="numbers are found, not functions, and points stay what they were",
         ),
         "products": equal_to_rounding(_flat(products), _flat(exact)),
         "losses of networks in rows": equal_to_rounding(
-            torch.cat([risk.value(points[:, None])[:, 0], risk.value(points[1])[None]]),
-            torch.stack([*values, values[1]]),
+            torch.cat([risk.value(points[:, None])[:, 0], risk.value(points[1])[None], trained()]),
+            torch.stack([*values, values[1], batch_loss]),  # alone a batch may be normed by itself
         ),
     })
 
