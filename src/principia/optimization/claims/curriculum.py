@@ -1,4 +1,28 @@
-r"""Curriculum: what is true of it, and what would refute it."""
+r"""Curriculum: what is true of it, and what would refute it.
+
+Knobs:
+    sigma: Width of the Gaussian cloud over which a function is averaged; narrow ones leave
+        dents.
+    dim: Coordinates of a point.
+    samples: Points of the cloud, or samples of the data.
+    exponent: The exponent of the closed form; without the square of the width it is wrong.
+    grid: Points of half a period at which the curvature is measured.
+    starts: Random starts.
+    sigmas: Widths of the cloud, one after the other; 0 alone is plain descent, which gets
+        stuck.
+    draws: How many samples are drawn.
+    start: Share of the samples that is shown at first.
+    reached: How far the lessons get; short of 1, hard samples are left out or rare.
+    pairs: Pairs of networks, one taught by difficulty and one at random.
+    noise: Noise of the noisiest digit.
+    target: Accuracy that is to be reached.
+    difficulty: What samples are ordered by; at random, both networks of a pair learn alike.
+    depth: Hidden layers of the network.
+    pretrain_steps: Steps in which each layer is pretrained; without, all networks start at
+        random.
+    steps: Steps of training with labels.
+    copies: Networks that learn side by side.
+"""
 
 import copy
 import math
@@ -328,7 +352,7 @@ def curriculum_speeds_noisy_digits(
         gain.mean(), 3 * standard_error(gain),
         why="three standard errors of the mean of paired differences",
         detail=f"steps gained: {float(ordered.mean()):.0f} against {float(random.mean()):.0f}",
-    ).drawn(
+    ).named("mean number of steps gained").drawn(
         Series(f"by {difficulty}", at, both[:, 0]), Series("random", at, both[:, 1], "other"),
         Series("target", [0, int(at[-1])], [target] * 2, "bound"),
         x="step", y="accuracy on clean digits, mean of the nets",

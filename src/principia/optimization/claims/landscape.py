@@ -1,4 +1,24 @@
-r"""Landscape: what is true of it, and what would refute it."""
+r"""Landscape: what is true of it, and what would refute it.
+
+Knobs:
+    width: Units of a hidden layer.
+    starts: Random starts.
+    steps: Steps of training.
+    scale: What the random weights of the start are multiplied by.
+    lr: The learning rate; long steps climb, and short ones reach the edge too late.
+    hidden: Hidden layers; without one the loss is convex, and its gradient only gets shorter.
+    train_steps: Steps in which the curve is trained; without, it is the straight line.
+    alpha: What a layer is multiplied by and the next one divided by; 1 changes nothing.
+    layer: Number of the hidden layer that is scaled.
+    u: The first of two weights at the start; the other is $1/u$.
+    noise: Size of the noise of the labels; without, nothing moves along the valley.
+    rows: Independent runs.
+    spread: Whether the law knows that long steps widen the residuals; else it falls behind.
+    networks: Networks that are pruned.
+    rounds: Rounds of training and pruning.
+    rewind: Where the weights that are left begin again; a winning ticket has its own start.
+    share: Share of the weights that a round takes away.
+"""
 
 import copy
 import functools
@@ -52,23 +72,26 @@ def wide_nets_end_alike(
     seed: Seed, *, width: Annotated[int, Range(3, 100)] = 64,
     starts: Annotated[int, Range(4, 12)] = 8, steps: Annotated[int, Range(300, 600)] = 400,
 ) -> Evidence:
-    r"""From every start a network 64 wide ends within 0.002 of one loss; one 3 wide does not."""
+    r"""From every start a network 64 wide ends within 0.002 of one loss; one 3 wide does not.
+
+    Args:
+        width: Units of the hidden layer; three are too few to end alike.
+    """
     x, y, _, _ = _digits(400)
     rngs = [seed.child(number).torch() for number in range(starts)]
     nets = [MLP([64, width, 10], activation="tanh", rng=rng) for rng in rngs]
     _train(nets, x, y, steps, seed.child("batches"), lr=0.02)
     losses = torch.stack([F.cross_entropy(net(x), y) for net in nets]).detach().double()
     why = "measured 2e-4 or less, from ln 10 at the start; of networks 3 wide it is 0.1 and more"
-    return at_most((losses - losses.mean()).abs(), 0.002, why=why).drawn(
+    far = (losses - losses.mean()).abs()
+    return at_most(far, 0.002, why=why).named("distances from the mean final loss").drawn(
         Series(f"width {width}", range(1, starts + 1), losses),
         Series("mean", [1, starts], [losses.mean()] * 2, "predicted"),
         x="start", y="final loss", log="y",
     )
 
 
-def _digits(
-    count: int | None = None, dtype: torch.dtype = torch.float32
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+def _digits(count: int | None = None, dtype: torch.dtype = torch.float32) -> tuple[Tensor, ...]:
     """Load the first so many digits to train with, flat, and all to test with."""
     x, y, x_test, y_test = digits()
     return x[:count].flatten(1).to(dtype), y[:count], x_test.flatten(1).to(dtype), y_test
@@ -76,7 +99,6 @@ def _digits(
 
 def _train(
     nets: Sequence[Any], x: Tensor, y: Tensor, steps: int, seed: Seed, *, lr: float = 0.01,
-    size: int = 64,
 ) -> None:
     """Train MLPs of one shape side by side, in place, by Adam on the same batches of digits."""
     alike, rng = list(zip(*(one.layers for one in nets), strict=True)), seed.torch()
@@ -89,7 +111,7 @@ def _train(
              for same in alike]
     adam = torch.optim.Adam([*weights, *biases], lr)
     for _ in range(steps):
-        rows = torch.randint(len(x), (size,), generator=rng)
+        rows = torch.randint(len(x), (64,), generator=rng)
         out = x[rows].expand(len(nets), -1, -1)
         for k, (W, b, mask) in enumerate(zip(weights, biases, masks, strict=True)):
             W = W * mask if mask.ndim > 1 else W
@@ -338,10 +360,8 @@ def ticket_beats_reinitialization(
         return MLP([64, 128, 64, 10], rng=seed.child(name).torch())
 
     share = 1 - 0.17 ** (1 / rounds)  # 17 % of the weights are left in the end
-    lotteries = [
-        iter(LotteryTicket(lambda one=one: start(one), rounds, prune=share))
-        for one in range(networks)
-    ]
+    lotteries = [iter(LotteryTicket(lambda one=one: start(one), rounds, prune=share))
+                 for one in range(networks)]
     nets: list[Any] = []
     tickets: list[Ticket] = []
     for number in range(rounds + 1):
@@ -360,7 +380,7 @@ def ticket_beats_reinitialization(
         why="3 standard errors of the mean of pairs with one mask",
         detail=f"{own.mean():.3f} against {new.mean():.3f} at "
         f"{1 - tickets[0].sparsity:.0%} of the weights",
-    ).drawn(
+    ).named("mean gain in accuracy").drawn(
         Series(f"rewound to: {rewind}", range(networks), own),
         Series("new start", range(networks), new, "other", "points"),
         x="network", y="test accuracy of the pruned network",
@@ -442,7 +462,7 @@ def edge_of_stability(
     late = torch.tensor(found[-5:])
     return equal(
         late.mean(), 2, tol=0.1, why="it swings around 2 by some percent, from above at first"
-    ).drawn(
+    ).named("learning rate times sharpness").drawn(
         Series("η times the sharpness", when, found),
         Series("loss", when, losses, "other"),
         Series("2: the edge of stability", [0, steps], [2, 2], "bound"),

@@ -1,4 +1,30 @@
-r"""Preconditioning: what is true of it, and what would refute it."""
+r"""Preconditioning: what is true of it, and what would refute it.
+
+Knobs:
+    a: The least curvature, where the preconditioner says 1.
+    dim: Coordinates of a point, or of an input.
+    condition: How many times longer than its shortest axis the preconditioner's longest one is.
+    form: Whether the limit of a step is 2 or, as misprinted, $1/a$, which diverges.
+    samples: Samples of the data.
+    l2: Price of squared weights, which keeps the curvature above 0.
+    inner: Steps of conjugate gradients within one of Newton's; too few do not solve its system.
+    rows: Length of a row in the parameter that is a matrix.
+    damping: What is added to all curvatures, λ; each group of parameters has its own.
+    sign: Whether eigenvalues keep their signs in the formula; saddle-free steps drop them.
+    start: The least distance from the minimum at the start; beyond 1, whole steps lead away.
+    search: Whether a step is halved until it is worth it; without, Newton runs away.
+    y: Distance of the start from the ridge; beyond $1/\sqrt5$ plain Newton misses the saddle.
+    steps: Steps that are taken.
+    mode: Whether the signs of curvatures are dropped; plain Newton keeps them and ends at the
+        saddle.
+    features: Features of the patients that are used.
+    stretch: The unit of the last feature, where that of the first is 1.
+    kind: How inputs are whitened: along their principal axes, or turned as little as can be.
+    inputs: Whether inputs are whitened; with raw ones a step of size 1 is not enough.
+    classes: Classes that the model tells apart.
+    link: The model and its loss; under a squared loss on a sigmoid the Hessian is something
+        else.
+"""
 
 import math
 from functools import partial

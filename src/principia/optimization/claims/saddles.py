@@ -1,4 +1,25 @@
-r"""Saddle points: what is true of it, and what would refute it."""
+r"""Saddle points: what is true of it, and what would refute it.
+
+Knobs:
+    dim: Coordinates of a point.
+    lr: The step size.
+    steps: Steps of a run.
+    sigma: Size of the noise that is added to a step; the least noise leads off the ridge.
+    curvature: How strongly the function bends down at the saddle.
+    rows: Independent runs.
+    point: What the runs start at; a minimum keeps them.
+    matrices: Random matrices that are drawn.
+    shift: How far all curvatures are moved up; then minima are common.
+    time: Whether the law counts whole steps, or time that flows, in which growth is faster.
+    temperature: The temperature whose noise is added.
+    scale: Size of the noise at a temperature $T$; without the 2 it is too small.
+    batch: Samples of a minibatch; all 16 together have no noise.
+    optimizer: Who steps; SGD has only the noise of the samples, which is none at this saddle.
+    label_noise: Size of the noise of the labels.
+    start: Where both weights start; beside the saddle, samples have gradients.
+    exits: How many exits are expected at each temperature.
+    barrier: Height of the rim that the law is told; in truth it is 1/4.
+"""
 
 import math
 from collections.abc import Callable
@@ -270,7 +291,7 @@ def sgd_noise_escapes(
     times, _ = exit_times(problem, optimizer, lambda theta: theta[:, 1].abs() >= 0.5, limit)
     steps = torch.arange(limit + 1)
     share = (times <= steps[:, None]).double().mean(dim=1)
-    return never(times.isinf(), why=NOISE_GROWS).drawn(
+    return never(times.isinf(), why=NOISE_GROWS).named("runs that stayed").drawn(
         Series(f"batches of {batch} out of {SAMPLES}", steps, share, style="steps"),
         Series("gradient descent", [0, limit], [0, 0], "predicted"),
         x="step", y="share of runs that have left",
