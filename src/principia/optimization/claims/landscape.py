@@ -1,7 +1,7 @@
 r"""Landscape: what is true of it, and what would refute it.
 
 Knobs:
-    width: Units of a hidden layer.
+    width: Units of a hidden layer; three are too few for all starts to end alike.
     starts: Random starts.
     steps: Steps of training.
     scale: What the random weights of the start are multiplied by.
@@ -72,11 +72,7 @@ def wide_nets_end_alike(
     seed: Seed, *, width: Annotated[int, Range(3, 100)] = 64,
     starts: Annotated[int, Range(4, 12)] = 8, steps: Annotated[int, Range(300, 600)] = 400,
 ) -> Evidence:
-    r"""From every start a network 64 wide ends within 0.002 of one loss; one 3 wide does not.
-
-    Args:
-        width: Units of the hidden layer; three are too few to end alike.
-    """
+    r"""From every start a network 64 wide ends within 0.002 of one loss; one 3 wide does not."""
     x, y, _, _ = _digits(400)
     rngs = [seed.child(number).torch() for number in range(starts)]
     nets = [MLP([64, width, 10], activation="tanh", rng=rng) for rng in rngs]
@@ -117,8 +113,7 @@ def _train(
             W = W * mask if mask.ndim > 1 else W
             out = torch.baddbmm(b[:, None], out if k == 0 else nets[0].phi(out), W.mT)
         adam.zero_grad()
-        mean = F.cross_entropy(out.flatten(0, 1), y[rows].repeat(len(nets)))
-        (len(nets) * mean).backward()
+        (len(nets) * F.cross_entropy(out.flatten(0, 1), y[rows].repeat(len(nets)))).backward()
         adam.step()
     with torch.no_grad():
         for name, stacks in zip(names, (weights, biases), strict=True):
@@ -142,9 +137,7 @@ def gradient_norm_can_grow(
     r"""While the loss of a network falls, step by step, its gradient may become much longer."""
     steps, (x, y, _, _) = int(80 / lr), _digits(200, torch.float64)
     net = MLP([64, *[width] * hidden, 10], activation="tanh", rng=seed.torch()).double()
-    with torch.no_grad():
-        for parameter in net.parameters():
-            parameter *= scale
+    net.load_state_dict({name: scale * one for name, one in net.state_dict().items()})
     path = list(_gradient_descent(net, F.cross_entropy, x, y, lr, steps))
     loss, norm = torch.tensor(path, dtype=torch.float64).T
     longest = int(norm.argmax())
@@ -200,6 +193,7 @@ def modes_are_connected(
         adam.zero_grad()
         objective(path, (x[rows], y[rows]), rng).backward()
         adam.step()
+    pulled = [p.grad is not None for one in ends for p in one.parameters()]
     curve = path.losses(F.cross_entropy, x, y, t)
     at_ends = torch.stack([F.cross_entropy(one(x), y) for one in ends])
     return every({
@@ -210,6 +204,7 @@ def modes_are_connected(
             Series("chord", [0, 1], at_ends.detach(), "bound"), x="t", y="loss",
         ),
         "barrier of the straight line": at_least(straight, 0.3, why="measured 0.5 and more"),
+        "training of the ends": never(pulled, why="only the middle of the path is trained"),
         "points of a path, by hand": _along_a_path(seed.child("toys").torch()),
         "t is uniform": _times_drawn(seed.child("times").torch()),
     })
@@ -263,7 +258,7 @@ def sharpness_is_not_invariant(
     _train([net], x, y, 150, seed.child("batches"))
     units = net.activations(x)[layer].detach()
     factors = [alpha**share for share in (0, 0.5, 1)]
-    nets = [rescale_relu(net, factor, layer) for factor in factors]
+    nets, first = [rescale_relu(net, one, layer) for one in factors], rescale_relu(net, alpha)
     found = torch.tensor([sharpness(one, F.cross_entropy, x, y) for one in nets])
     name = f"layers.{layer}.weight"  # of the next layer, whose curvature grows by alpha squared
     weight = {name: dict(net.named_parameters())[name]}
@@ -276,6 +271,9 @@ def sharpness_is_not_invariant(
         rises.append(perturbation_sharpness(
             flat, _half_square, axes, flat(axes), rho=0.1, directions=directions, rng=rng
         ))
+    rises.append(perturbation_sharpness(
+        flat, lambda z, y: (y - z).sum(), axes, flat(axes), rho=0.1, directions=500, rng=rng
+    ))
     targets = 3 * randn(rng, 8, 2, 1)  # in as many directions
     hundred = [[perturbation_sharpness(
         flat, _half_square, axes, target, rho=0.1, rng=seed.child("ways").torch(), **options
@@ -289,16 +287,20 @@ def sharpness_is_not_invariant(
             x="α", y="largest eigenvalue of the Hessian", log="xy",
         ),
         "outputs": equal_to_rounding(
-            torch.stack([nets[-1](x), rescale_relu(net, alpha)(x), rescale_relu(net, alpha, 2)(x)]),
+            torch.stack([nets[-1](x), first(x), rescale_relu(net, alpha, 2)(x)]),
             net(x).expand(3, -1, -1),
         ),
-        "units": equal_to_rounding(nets[-1].activations(x)[layer], alpha * units),
+        "units": equal_to_rounding(
+            torch.stack([nets[-1].activations(x)[layer], first.activations(x)[1]]),
+            alpha * torch.stack([units, net.activations(x)[1]]),
+        ),
         "at least the next layer's": at_least(
             found, lowest, slack=1e-3 * lowest, why="a block of the Hessian; Lanczos to 1e-4"
         ),
         "rise of a round parabola": equal_to_rounding(rises[0], 0.1**2 / 2),
-        "of 500 ways from one that is not": equal(
-            rises[1], 9 * 0.1**2 / 2, tol=1e-3 * 0.045, why="some way is nearly the steepest"
+        "of 500 ways from one that is not, and of a plane": equal(
+            rises[1:], [9 * 0.1**2 / 2, 0.1 * 20**0.5], tol=[1e-3 * 0.045, 5e-3 * 0.447],
+            why="some way is nearly the steepest",
         ),
         "100 ways by default": equal(*hundred, tol=0, why="the same directions"),
     })
@@ -459,9 +461,8 @@ def edge_of_stability(
         if step in when:
             losses.append(loss)
             found.append(lr * sharpness(net, _half_square, x, target))
-    late = torch.tensor(found[-5:])
     return equal(
-        late.mean(), 2, tol=0.1, why="it swings around 2 by some percent, from above at first"
+        np.mean(found[-5:]), 2, tol=0.1, why="it swings around 2 by some percent, first from above"
     ).named("learning rate times sharpness").drawn(
         Series("η times the sharpness", when, found),
         Series("loss", when, losses, "other"),
