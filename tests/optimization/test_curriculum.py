@@ -60,8 +60,6 @@ def test_claims_catch_planted_bugs(old, new, claim):
          "smoothing_closed_form", ["sampled value"]),
         ("self.minimum = dim * (", "self.minimum = (", "smoothing_convexifies",
          ["what the problems say of themselves"]),
-        ("Rastrigin(h.theta.shape[1], sigma", "Rastrigin(h.theta.shape[0], sigma",
-         "smoothing_convexifies", ["what the problems say of themselves"]),
         ("mean(dim=(-2, -1)).sum()", "mean(dim=(-2, -1)).mean()",
          "pretraining_opens_deep_sigmoid_nets", ["holes and defaults"]),
         ("steps: PositiveInt = 50", "steps: PositiveInt = 40",

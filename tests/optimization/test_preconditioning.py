@@ -65,8 +65,6 @@ def test_claims_catch_planted_bugs(old, new, claim):
          ["where the curvature is not positive"]),
         ("dense: NonNegativeInt = 2000", "dense: NonNegativeInt = 1000", "newton_cg_is_newton",
          ["up to 2,000 in any units"]),
-        ("rounding * M.diagonal()", "rounding", "newton_cg_is_newton",
-         ["up to 2,000 in any units"]),
         ("(vectors * values.abs()) @", "(vectors * values) @", "newton_is_drawn_to_saddles",
          ["ends at a minimum"]),
         ("softmax_jacobian(logits_of(z))", "logits_of(z).softmax(1).diag_embed()",
