@@ -427,7 +427,7 @@ def natural_gradient_is_newton(
             model, name, law, target = given
             return _surprise(functional_call(model, {name: weight}, (x,)), target, law)
 
-        damped = {"damping": 0.01} if law == "classes" else {}  # of a softmax it is singular
+        damped: dict[str, Any] = {"damping": 0.01} if law == "classes" else {}  # singular, else
         direction = natural_gradient(model, x, target, law=law, **damped)[name]
         H, fisher = jacrev(grad(risk))(start), fisher_information(model, x, law=law)
         exact = _expected_squares(model, x, law)
