@@ -60,6 +60,8 @@ def test_claims_catch_planted_bugs(old, new, claim):
          "smoothing_closed_form", ["sampled value"]),
         ("self.minimum = dim * (", "self.minimum = (", "smoothing_convexifies",
          ["what the problems say of themselves"]),
+        ("mean(dim=(-2, -1)).sum()", "mean(dim=(-2, -1)).mean()",
+         "pretraining_opens_deep_sigmoid_nets", ["holes and defaults"]),
         ("steps: PositiveInt = 50", "steps: PositiveInt = 40",
          "continuation_finds_the_global_minimum", ["by hand"]),
         ("start: Share = 0.15", "start: Share = 0.25", "curriculum_ends_uniform",

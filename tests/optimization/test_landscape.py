@@ -70,10 +70,16 @@ def test_claims_catch_planted_bugs(old, new, claim):
          ["barrier of the straight line"]),
         ("parameter *= alpha", "parameter *= alpha**0.5", "sharpness_is_not_invariant", ["units"]),
         ("float(moved(steps).max())", "float(moved(steps).mean())", "sharpness_is_not_invariant",
-         ["of 500 ways from one that is not"]),
+         ["of 500 ways from one that is not, and of a plane"]),
         ("directions: PositiveInt = 100", "directions: PositiveInt = 20",
          "sharpness_is_not_invariant", ["100 ways by default"]),
         ("1, points", "points, 1", "modes_are_connected", ["points of a path, by hand"]),
+        ("parameters_to_vector(a.parameters()).detach()", "parameters_to_vector(a.parameters())",
+         "modes_are_connected", ["training of the ends"]),
+        ("ways = torch.randn(", "ways = torch.rand(", "sharpness_is_not_invariant",
+         ["of 500 ways from one that is not, and of a plane"]),
+        ("layer: PositiveInt = 1)", "layer: PositiveInt = 2)", "sharpness_is_not_invariant",
+         ["units"]),
     ],
 )
 def test_parts_catch_planted_bugs(old, new, claim, parts):

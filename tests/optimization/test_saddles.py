@@ -53,6 +53,8 @@ def test_claims_catch_planted_bugs(old, new, claim):
          "exit_times_count_steps", ["how many stayed"]),
         ("torch.where(left[:, None], kept, theta)", "theta", "exit_times_count_steps",
          ["where they are"]),
+        ("min(AT_ONCE, limit - taken)", "min(AT_ONCE, limit)", "exit_times_count_steps",
+         ["counts"]),
         ("self.rng.set_state(state_dict", "(lambda state: None)(state_dict",
          "noise_of_a_temperature", ["a resumed run"]),
         ('p.add_(group["sigma"] * noise)', 'p.add_(group["sigma"].mean() * noise)',

@@ -1,4 +1,27 @@
-r"""Adam: what is true of it, and what would refute it."""
+r"""Adam: what is true of it, and what would refute it.
+
+Knobs:
+    dim: Parameters of the problem.
+    beta1: Weight of the past in the average of gradients.
+    beta2: Weight of the past in the average of squared gradients.
+    lr: The learning rate.
+    form: Whether the formula is right or misprinted; the misprint leads elsewhere.
+    bias_correction: Whether averages are corrected for their start at 0; without, the first
+        step is too long.
+    sigma: Size of the noise in a gradient.
+    rows: Independent runs, each with gradients of its own.
+    gradient: The gradient, which stays as it is.
+    steps: Steps that are taken.
+    target: What the average of squares is compared with; it is not the variance, which is 0
+        here.
+    mean: Mean of the gradients.
+    corrected: Whether averages are corrected for their start at 0; without, they are too small.
+    accumulate: Whether squares are averaged or added up; a sum is Adagrad's, and steps fade.
+    bound: Which bound is asked about; one that is often quoted is too low, another too high.
+    C: Slope of every third loss; the others have -1.
+    amsgrad: Whether to divide by the largest average so far; without, it is Adam, which goes
+        astray.
+"""
 
 import functools
 import math
@@ -146,7 +169,11 @@ def lr_scales_the_step(
     seed: Seed, *, sigma: Annotated[float, Range(0.3, 1)] = 0.4,
     rows: Annotated[int, Range(500, 5000)] = 1000, form: Form = "correct",
 ) -> Evidence:
-    r"""Steps are proportional to $\eta$: a noisy quadratic ends in a ball of size $\sqrt\eta$."""
+    r"""Steps are proportional to $\eta$: a noisy quadratic ends in a ball of size $\sqrt\eta$.
+
+    Args:
+        form: Whether steps are multiplied by the learning rate; as misprinted, they are not.
+    """
     bowl = noisy(Quadratic([1.0]).at(torch.full((rows, 1), 0.5)), sigma, seed.torch())
     rates, each = np.geomspace(0.1, 0.01, 6), 250  # one run; the rate falls in stairs
     adam = torch.optim.Adam(bowl.parameters(), lr=1.0)
@@ -243,7 +270,7 @@ def is_rmsprop_with_momentum(
     longest = {name: one.abs().amax(dim=1) for name, one in composed.items()}
     return equal(
         moved, composed[accumulate], tol=1e-13, why="rounding of single steps of about 0.1"
-    ).drawn(
+    ).named("steps of Adam").drawn(
         Series("Adam", t[::4, 0], moved[::4].abs().amax(dim=1)),
         Series("momentum over RMSprop's root", t[:, 0], longest["average"], "predicted"),
         Series("momentum over Adagrad's root", t[:, 0], longest["sum"], "other"),

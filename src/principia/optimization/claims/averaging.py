@@ -1,4 +1,33 @@
-r"""Averaging the iterates: what is true of it, and what would refute it."""
+r"""Averaging the iterates: what is true of it, and what would refute it.
+
+Knobs:
+    updates: How many points are averaged.
+    beta: Weight of the newest point in the average.
+    fraction: Share of the points that counts, the last ones.
+    decay: What torch is given as its decay, the weight of the past; $\beta$ is that of the new.
+    taken: When a point is taken into the average; before the step it is one step too old.
+    alpha: How fast steps get shorter, as $t^{-\alpha}$.
+    sigma: Size of the noise in a gradient.
+    curvature: The least curvature of the bowl.
+    steps: Steps of a run.
+    evaluate: What is judged; the last iterate comes nearer more slowly than the average.
+    steps_fall: Whether steps get shorter; at one length the last iterate comes no nearer.
+    longest: The largest number of steps for which a run is planned.
+    runs: Independent runs.
+    form: Whether the rate is $T^{-1/2}$ or, as misprinted, $T^{-1}$, which needs strong
+        convexity.
+    method: Whether long steps are averaged, or the last of steps like $1/t$ is taken, which is
+        worse.
+    rho: Correlation of an iterate with the next.
+    formula: The share of the variance that an average should keep; β alone is too large.
+    hidden: Hidden units of a network.
+    lr: The learning rate.
+    of: Which points are averaged; between those of two runs there is a hill.
+    second: Where the second run starts; from the first one's start on, there is no hill.
+    rows: Samples of the data.
+    renew: Whether `update_bn` measures the statistics; without it they are those of the last
+        point.
+"""
 
 import math
 import warnings
@@ -192,7 +221,7 @@ def averaging_without_strong_convexity(
     return slope(
         T, gaps, rate, tol=0.03, labels=("steps T", "mean of h - h* of the average"),
         why="each mean of the runs is known to 2 or 3 %, and the wall is met at whole steps only",
-    )
+    ).named("exponent of the average's gap")
 
 
 @claim(control={"method": "last"}, source="Polyak and Juditsky 1992, theorem 1")
@@ -220,7 +249,7 @@ def averaging_is_efficient(
         found[-1], limit, error=error[-1], k=4, bias=(exact[-1] - limit).abs(),
         why="mean over the runs; the limit is not reached after so many steps, by the recursion "
         "of the second moments",
-    ).drawn(
+    ).named("t times the mean squared error").drawn(
         Series(f"{method}: t E|θ - θ*|²", at, found, error=4 * error),
         Series("average, exact", at, exact, "predicted"),
         Series("tr(H⁻¹ΣH⁻¹)", at[[0, -1]], [limit, limit], "bound"),
@@ -267,7 +296,7 @@ def ema_variance_factor(
     return within_errors(
         variance[-1], expected, error=error, k=4, bias=1e-5 * expected,
         why="variances of independent Gaussian runs; the start is forgotten but for e⁻¹⁶",
-    ).drawn(
+    ).named("variances of averages and iterates").drawn(
         *(Series(name, at, variance[:, k], "measured" if k < 2 else "other", "points")
           for k, name in enumerate([
               "average, ρ = 0", f"average, ρ = {rho:g}", "iterate, ρ = 0", f"iterate, ρ = {rho:g}",

@@ -1,4 +1,24 @@
-r"""Landscape: what is true of it, and what would refute it."""
+r"""Landscape: what is true of it, and what would refute it.
+
+Knobs:
+    width: Units of a hidden layer; three are too few for all starts to end alike.
+    starts: Random starts.
+    steps: Steps of training.
+    scale: What the random weights of the start are multiplied by.
+    lr: The learning rate; long steps climb, and short ones reach the edge too late.
+    hidden: Hidden layers; without one the loss is convex, and its gradient only gets shorter.
+    train_steps: Steps in which the curve is trained; without, it is the straight line.
+    alpha: What a layer is multiplied by and the next one divided by; 1 changes nothing.
+    layer: Number of the hidden layer that is scaled.
+    u: The first of two weights at the start; the other is $1/u$.
+    noise: Size of the noise of the labels; without, nothing moves along the valley.
+    rows: Independent runs.
+    spread: Whether the law knows that long steps widen the residuals; else it falls behind.
+    networks: Networks that are pruned.
+    rounds: Rounds of training and pruning.
+    rewind: Where the weights that are left begin again; a winning ticket has its own start.
+    share: Share of the weights that a round takes away.
+"""
 
 import copy
 import functools
@@ -59,16 +79,15 @@ def wide_nets_end_alike(
     _train(nets, x, y, steps, seed.child("batches"), lr=0.02)
     losses = torch.stack([F.cross_entropy(net(x), y) for net in nets]).detach().double()
     why = "measured 2e-4 or less, from ln 10 at the start; of networks 3 wide it is 0.1 and more"
-    return at_most((losses - losses.mean()).abs(), 0.002, why=why).drawn(
+    far = (losses - losses.mean()).abs()
+    return at_most(far, 0.002, why=why).named("distances from the mean final loss").drawn(
         Series(f"width {width}", range(1, starts + 1), losses),
         Series("mean", [1, starts], [losses.mean()] * 2, "predicted"),
         x="start", y="final loss", log="y",
     )
 
 
-def _digits(
-    count: int | None = None, dtype: torch.dtype = torch.float32
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+def _digits(count: int | None = None, dtype: torch.dtype = torch.float32) -> tuple[Tensor, ...]:
     """Load the first so many digits to train with, flat, and all to test with."""
     x, y, x_test, y_test = digits()
     return x[:count].flatten(1).to(dtype), y[:count], x_test.flatten(1).to(dtype), y_test
@@ -76,7 +95,6 @@ def _digits(
 
 def _train(
     nets: Sequence[Any], x: Tensor, y: Tensor, steps: int, seed: Seed, *, lr: float = 0.01,
-    size: int = 64,
 ) -> None:
     """Train MLPs of one shape side by side, in place, by Adam on the same batches of digits."""
     alike, rng = list(zip(*(one.layers for one in nets), strict=True)), seed.torch()
@@ -89,14 +107,13 @@ def _train(
              for same in alike]
     adam = torch.optim.Adam([*weights, *biases], lr)
     for _ in range(steps):
-        rows = torch.randint(len(x), (size,), generator=rng)
+        rows = torch.randint(len(x), (64,), generator=rng)
         out = x[rows].expand(len(nets), -1, -1)
         for k, (W, b, mask) in enumerate(zip(weights, biases, masks, strict=True)):
             W = W * mask if mask.ndim > 1 else W
             out = torch.baddbmm(b[:, None], out if k == 0 else nets[0].phi(out), W.mT)
         adam.zero_grad()
-        mean = F.cross_entropy(out.flatten(0, 1), y[rows].repeat(len(nets)))
-        (len(nets) * mean).backward()
+        (len(nets) * F.cross_entropy(out.flatten(0, 1), y[rows].repeat(len(nets)))).backward()
         adam.step()
     with torch.no_grad():
         for name, stacks in zip(names, (weights, biases), strict=True):
@@ -120,9 +137,7 @@ def gradient_norm_can_grow(
     r"""While the loss of a network falls, step by step, its gradient may become much longer."""
     steps, (x, y, _, _) = int(80 / lr), _digits(200, torch.float64)
     net = MLP([64, *[width] * hidden, 10], activation="tanh", rng=seed.torch()).double()
-    with torch.no_grad():
-        for parameter in net.parameters():
-            parameter *= scale
+    net.load_state_dict({name: scale * one for name, one in net.state_dict().items()})
     path = list(_gradient_descent(net, F.cross_entropy, x, y, lr, steps))
     loss, norm = torch.tensor(path, dtype=torch.float64).T
     longest = int(norm.argmax())
@@ -178,6 +193,7 @@ def modes_are_connected(
         adam.zero_grad()
         objective(path, (x[rows], y[rows]), rng).backward()
         adam.step()
+    pulled = [p.grad is not None for one in ends for p in one.parameters()]
     curve = path.losses(F.cross_entropy, x, y, t)
     at_ends = torch.stack([F.cross_entropy(one(x), y) for one in ends])
     return every({
@@ -188,6 +204,7 @@ def modes_are_connected(
             Series("chord", [0, 1], at_ends.detach(), "bound"), x="t", y="loss",
         ),
         "barrier of the straight line": at_least(straight, 0.3, why="measured 0.5 and more"),
+        "training of the ends": never(pulled, why="only the middle of the path is trained"),
         "points of a path, by hand": _along_a_path(seed.child("toys").torch()),
         "t is uniform": _times_drawn(seed.child("times").torch()),
     })
@@ -241,7 +258,7 @@ def sharpness_is_not_invariant(
     _train([net], x, y, 150, seed.child("batches"))
     units = net.activations(x)[layer].detach()
     factors = [alpha**share for share in (0, 0.5, 1)]
-    nets = [rescale_relu(net, factor, layer) for factor in factors]
+    nets, first = [rescale_relu(net, one, layer) for one in factors], rescale_relu(net, alpha)
     found = torch.tensor([sharpness(one, F.cross_entropy, x, y) for one in nets])
     name = f"layers.{layer}.weight"  # of the next layer, whose curvature grows by alpha squared
     weight = {name: dict(net.named_parameters())[name]}
@@ -254,6 +271,9 @@ def sharpness_is_not_invariant(
         rises.append(perturbation_sharpness(
             flat, _half_square, axes, flat(axes), rho=0.1, directions=directions, rng=rng
         ))
+    rises.append(perturbation_sharpness(
+        flat, lambda z, y: (y - z).sum(), axes, flat(axes), rho=0.1, directions=500, rng=rng
+    ))
     targets = 3 * randn(rng, 8, 2, 1)  # in as many directions
     hundred = [[perturbation_sharpness(
         flat, _half_square, axes, target, rho=0.1, rng=seed.child("ways").torch(), **options
@@ -267,16 +287,20 @@ def sharpness_is_not_invariant(
             x="α", y="largest eigenvalue of the Hessian", log="xy",
         ),
         "outputs": equal_to_rounding(
-            torch.stack([nets[-1](x), rescale_relu(net, alpha)(x), rescale_relu(net, alpha, 2)(x)]),
+            torch.stack([nets[-1](x), first(x), rescale_relu(net, alpha, 2)(x)]),
             net(x).expand(3, -1, -1),
         ),
-        "units": equal_to_rounding(nets[-1].activations(x)[layer], alpha * units),
+        "units": equal_to_rounding(
+            torch.stack([nets[-1].activations(x)[layer], first.activations(x)[1]]),
+            alpha * torch.stack([units, net.activations(x)[1]]),
+        ),
         "at least the next layer's": at_least(
             found, lowest, slack=1e-3 * lowest, why="a block of the Hessian; Lanczos to 1e-4"
         ),
         "rise of a round parabola": equal_to_rounding(rises[0], 0.1**2 / 2),
-        "of 500 ways from one that is not": equal(
-            rises[1], 9 * 0.1**2 / 2, tol=1e-3 * 0.045, why="some way is nearly the steepest"
+        "of 500 ways from one that is not, and of a plane": equal(
+            rises[1:], [9 * 0.1**2 / 2, 0.1 * 20**0.5], tol=[1e-3 * 0.045, 5e-3 * 0.447],
+            why="some way is nearly the steepest",
         ),
         "100 ways by default": equal(*hundred, tol=0, why="the same directions"),
     })
@@ -338,10 +362,8 @@ def ticket_beats_reinitialization(
         return MLP([64, 128, 64, 10], rng=seed.child(name).torch())
 
     share = 1 - 0.17 ** (1 / rounds)  # 17 % of the weights are left in the end
-    lotteries = [
-        iter(LotteryTicket(lambda one=one: start(one), rounds, prune=share))
-        for one in range(networks)
-    ]
+    lotteries = [iter(LotteryTicket(lambda one=one: start(one), rounds, prune=share))
+                 for one in range(networks)]
     nets: list[Any] = []
     tickets: list[Ticket] = []
     for number in range(rounds + 1):
@@ -360,7 +382,7 @@ def ticket_beats_reinitialization(
         why="3 standard errors of the mean of pairs with one mask",
         detail=f"{own.mean():.3f} against {new.mean():.3f} at "
         f"{1 - tickets[0].sparsity:.0%} of the weights",
-    ).drawn(
+    ).named("mean gain in accuracy").drawn(
         Series(f"rewound to: {rewind}", range(networks), own),
         Series("new start", range(networks), new, "other", "points"),
         x="network", y="test accuracy of the pruned network",
@@ -439,10 +461,9 @@ def edge_of_stability(
         if step in when:
             losses.append(loss)
             found.append(lr * sharpness(net, _half_square, x, target))
-    late = torch.tensor(found[-5:])
     return equal(
-        late.mean(), 2, tol=0.1, why="it swings around 2 by some percent, from above at first"
-    ).drawn(
+        np.mean(found[-5:]), 2, tol=0.1, why="it swings around 2 by some percent, first from above"
+    ).named("learning rate times sharpness").drawn(
         Series("η times the sharpness", when, found),
         Series("loss", when, losses, "other"),
         Series("2: the edge of stability", [0, steps], [2, 2], "bound"),

@@ -1,4 +1,26 @@
-r"""Muon: what is true of it, and what would refute it."""
+r"""Muon: what is true of it, and what would refute it.
+
+Knobs:
+    small: Shorter side of the oblong matrices.
+    large: Longer side of the oblong matrices.
+    rivals: Other matrices that are tried.
+    divide: What a matrix is divided by; its norm alone leaves the singular values unequal.
+    rows: Rows of a matrix.
+    columns: Columns of a matrix.
+    step: The step that is judged; the gradient, of the same norm, gains less.
+    steps: How often the polynomial is applied; once is not enough.
+    grid: Singular values that are looked at.
+    side: Shorter side of the matrices.
+    smallest: The smallest singular value that must get to 1, as a share of the norm.
+    method: Which polynomial is applied; the quintic one only comes near 1.
+    rarest: Variance of the rarest direction of the inputs, where the commonest has 1.
+    lr: The learning rate.
+    optimizer: Who learns; gradient descent barely moves in rare directions.
+    narrow: Shorter side of the oblong matrices.
+    wide: Longer side of the oblong matrices.
+    scale: What a step is multiplied by; with nothing, its effect depends on the shape.
+    momentum: Weight of the past in the momentum.
+"""
 
 import math
 from collections.abc import Callable
@@ -336,7 +358,12 @@ def torch_muon_agrees(
     columns: Annotated[int, Range(32, 64)] = 32, steps: Annotated[int, Range(2, 100)] = 50,
     momentum: Annotated[float, Range(0, 0.99)] = 0.5, wide: bool = False,
 ) -> Evidence:
-    r"""For tall matrices `torch.optim.Muon` steps alike, up to bfloat16 and its quintic."""
+    r"""For tall matrices `torch.optim.Muon` steps alike, up to bfloat16 and its quintic.
+
+    Args:
+        steps: Steps that both take.
+        wide: Whether exact steps are those of wide matrices, which torch scales in another way.
+    """
     tall, parts, pictures = randn(seed.torch(), steps, rows, columns), {}, []
     for name, nesterov in (("", False), ("nesterov, ", True)):
         settings: dict[str, Any] = {"lr": 0.02, "momentum": momentum, "nesterov": nesterov}

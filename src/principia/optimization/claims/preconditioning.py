@@ -1,4 +1,30 @@
-r"""Preconditioning: what is true of it, and what would refute it."""
+r"""Preconditioning: what is true of it, and what would refute it.
+
+Knobs:
+    a: The least curvature, where the preconditioner says 1.
+    dim: Coordinates of a point, or of an input.
+    condition: How many times longer than its shortest axis the preconditioner's longest one is.
+    form: Whether the limit of a step is 2 or, as misprinted, $1/a$, which diverges.
+    samples: Samples of the data.
+    l2: Price of squared weights, which keeps the curvature above 0.
+    inner: Steps of conjugate gradients within one of Newton's; too few do not solve its system.
+    rows: Length of a row in the parameter that is a matrix.
+    damping: What is added to all curvatures, λ; each group of parameters has its own.
+    sign: Whether eigenvalues keep their signs in the formula; saddle-free steps drop them.
+    start: The least distance from the minimum at the start; beyond 1, whole steps lead away.
+    search: Whether a step is halved until it is worth it; without, Newton runs away.
+    y: Distance of the start from the ridge; beyond $1/\sqrt5$ plain Newton misses the saddle.
+    steps: Steps that are taken.
+    mode: Whether the signs of curvatures are dropped; plain Newton keeps them and ends at the
+        saddle.
+    features: Features of the patients that are used.
+    stretch: The unit of the last feature, where that of the first is 1.
+    kind: How inputs are whitened: along their principal axes, or turned as little as can be.
+    inputs: Whether inputs are whitened; with raw ones a step of size 1 is not enough.
+    classes: Classes that the model tells apart.
+    link: The model and its loss; under a squared loss on a sigmoid the Hessian is something
+        else.
+"""
 
 import math
 from functools import partial
@@ -43,8 +69,7 @@ from principia.optimization.sgd import SampledSquares, per_sample_gradients
 
 
 @claim(
-    control={"form": "printed"},
-    refutes=["η = 9 converges"],
+    control={"form": "printed"}, refutes=["η = 9 converges"],
     source="Nocedal and Wright 2006, sec. 3.3 and 5.1, in the norm A",
     misprint=r"$A\succeq\nabla^2f\succeq aA$ allows every $\eta<1/a$",
 )
@@ -130,6 +155,7 @@ def newton_cg_is_newton(
     X, noise, x = randn(rng, samples, dim), randn(rng, samples), randn(rng, dim) / dim**0.5
     risk = LogisticRisk(X, (X[:, 0] + noise > 0).long(), l2=l2).at(x[None])
     step, H = _newton_step(risk), jacrev(grad(risk.value))(x)
+    by_taylor = x - newton(risk.value, x, 1, 0, False)[1]
     curvatures = torch.linalg.eigvalsh(H)
     root = float((curvatures[-1] / curvatures[0]).sqrt())
 
@@ -143,10 +169,12 @@ def newton_cg_is_newton(
     gap = (short[counts.index(inner)] - step).norm() / step.norm()
     wide = Quadratic(torch.logspace(0, 3, 300))
     longest = [_newton_step(wide, dense=0, **one) for one in ({}, {"inner": 250})]
-    bent, there = Quadratic([4.0, -1.0]), torch.tensor([[0.1, 0.3]])  # on the second way alone
-    ends = [one.at(there) for one in (Saddle(2), bent)]
+    bent, flat = Quadratic([4.0, -1.0]), Quadratic([1.0, -1.0])  # on the second way; 0 on the first
+    ends = [flat, *(one.at(torch.tensor([[0.1, 0.3]])) for one in (Saddle(2), bent))]
     slopes = torch.stack([one.gradient(one.theta)[0] for one in ends])
-    slopes[1] *= slopes[1].square().sum() / (slopes[1].square() * bent.eigenvalues).sum()
+    slopes[2] *= slopes[2].square().sum() / (slopes[2].square() * bent.eigenvalues).sum()
+    large, uneven = Quadratic(torch.logspace(0, 4, 2000)), Quadratic([1e-20, 1.0])
+    solved = [(_newton_step(one), one.theta[0]) for one in (large, uneven)]
     why = f"at a residual of {RESIDUAL:g} it stops, times the condition number"
     return every({
         "relative difference": at_most(gap, 1e-6, why=why).drawn(
@@ -155,13 +183,12 @@ def newton_cg_is_newton(
             x="inner steps k", y="distance from Newton's step, in the norm of H", log="y",
         ),
         "theory": at_most(errors, bounds, slack=1e-9, why="a theorem, but for its end by rounding"),
-        "the step of the Taylor page": equal_to_rounding(
-            step, x - newton(risk.value, x, 1, 0, False)[1]
-        ),
-        "where the curvature is negative": equal_to_rounding(
+        "the step of the Taylor page": equal_to_rounding(step, by_taylor),
+        "where the curvature is not positive": equal_to_rounding(
             torch.stack([_newton_step(one, dense=0) for one in ends]), slopes
         ),
         "inner steps by default": equal(*longest, tol=0, why="250, of 300 that it would take"),
+        "up to 2,000 in any units": equal_to_rounding(*map(torch.cat, zip(*solved, strict=True))),
     })
 
 
@@ -269,8 +296,8 @@ def search_brings_newton_home(
         return seen
 
     begin = start + float(torch.rand((), generator=seed.torch()))
-    # on both sides of the place where a whole step is worth 1e-4 of what was promised
-    edges = [1 - 0.7e-4, 1 - 1.5e-4]
+    # on both sides of the places where a step, or its half, is worth 1e-4 of what was promised
+    edges = [1 - 0.7e-4, 1 - 1.5e-4, 3**0.5 - 0.8e-4, 3**0.5 - 1.7e-4]
     (found, _), (stuck, calls) = path(begin, 12 if search else 3), path(begin, 1, 10.0)
     return every({
         "end": at_most(abs(found[-1]), 1e-8, why="quadratic convergence").drawn(
@@ -353,13 +380,12 @@ def whitening_is_preconditioning(
     one = norms(chosen, 1.0, 3)
     white = _path(SampledSquares(Z, y), 0.5, None, 10)[:, 0] @ Z.mT
     divided = _path(SampledSquares(X, y), 0.5, torch.linalg.cholesky(moment), 10)[:, 0] @ X.mT
-    floor = 1e-15  # to draw what rounding leaves
     return every({
         "gradient after one step of size 1": at_most(
             one[1], 1e-10, why="rounding of targets up to 346 and their mean products"
         ).drawn(
-            Series(f"{inputs}, η = 1", range(4), one.clamp(min=floor)),
-            Series("raw, best η", range(21), raw.clamp(min=floor), "other"),
+            Series(f"{inputs}, η = 1", range(4), one.clamp(min=1e-15)),
+            Series("raw, best η", range(21), raw.clamp(min=1e-15), "other"),
             x="step", y="length of the gradient", log="y",
         ),
         "predictions with A = E[xx'] on raw inputs": equal_to_rounding(divided, white),
@@ -401,10 +427,11 @@ def natural_gradient_is_newton(
             model, name, law, target = given
             return _surprise(functional_call(model, {name: weight}, (x,)), target, law)
 
-        direction = natural_gradient(model, x, target, law=law, damping=0.01)[name]
+        damped: dict[str, Any] = {"damping": 0.01} if law == "classes" else {}  # singular, else
+        direction = natural_gradient(model, x, target, law=law, **damped)[name]
         H, fisher = jacrev(grad(risk))(start), fisher_information(model, x, law=law)
         exact = _expected_squares(model, x, law)
-        Newton([weight], damping=0.01).step(lambda at=weight, risk=risk: risk(at).backward())
+        Newton([weight], **damped).step(lambda at=weight, risk=risk: risk(at).backward())
         found = fisher, H, exact, torch.from_numpy(direction.numpy()), start - weight.detach()
         cases.append([one.flatten() for one in found])
     fisher, H, exact, direction, step = (torch.cat(one) for one in zip(*cases, strict=True))

@@ -1,4 +1,17 @@
-r"""RMSprop: what is true of it, and what would refute it."""
+r"""RMSprop: what is true of it, and what would refute it.
+
+Knobs:
+    dim: Coordinates of the point that moves.
+    rho: Weight of the past in the average of squared gradients.
+    eps: The small number beside the root, here large enough to be seen.
+    eps_inside: Whether eps stands under the root; torch adds it to the root.
+    gradient: Size of the gradient, which stays as it is.
+    form: Whether squares are averaged, or added up as it is misprinted; a sum is too large.
+    scale: What the loss is multiplied by.
+    optimizer: Who steps; the steps of SGD grow with the loss.
+    bias_correction: Whether Adam corrects its start at 0; RMSprop does not.
+    fall: How many times smaller the gradients become.
+"""
 
 import math
 from typing import Annotated, Literal
@@ -124,7 +137,9 @@ def invariant_to_loss_scale(
         )
         paths.append(descend(bowl, kind, 200, record=("theta",))["theta"][:, 0])
     plain, scaled = paths
-    return equal(scaled, plain, tol=1e-10, why="rounding of 200 steps").drawn(
+    return equal(scaled, plain, tol=1e-10, why="rounding of 200 steps").named(
+        "points of the path"
+    ).drawn(
         Series(f"{scale:g} h", range(201), scaled[:, 0]),
         Series("h", range(201), plain[:, 0], "predicted"), x="step t", y="first coordinate",
     )
@@ -140,7 +155,9 @@ def is_adam_without_momentum(
     adam = steps_along(
         Adam, g, lr=0.01, betas=(0.0, rho), eps=1e-8, bias_correction=bias_correction
     )
-    return equal(adam, ours, tol=1e-13, why="rounding of one step at a time").drawn(
+    return equal(
+        adam, ours, tol=1e-13, why="rounding of one step at a time"
+    ).named("steps of Adam").drawn(
         Series("Adam", range(1, 41), adam[:40, 0].abs()),
         Series("RMSprop", range(1, 41), ours[:40, 0].abs(), "predicted"),
         x="step t", y="length of the step, first coordinate",
@@ -152,7 +169,11 @@ def forgets_old_gradients(
     seed: Seed, *, rho: Rho = 0.9, fall: Annotated[float, Range(2, 100)] = 100.0,
     optimizer: Literal["RMSprop", "Adagrad"] = "RMSprop",
 ) -> Evidence:
-    r"""After the gradient falls from $c$ to 1 the rate is $\eta/\sqrt{1+(c^2-1)\rho^k}$."""
+    r"""After the gradient falls from $c$ to 1 the rate is $\eta/\sqrt{1+(c^2-1)\rho^k}$.
+
+    Args:
+        optimizer: Who steps; Adagrad never forgets, and its steps stay short.
+    """
     before, after = math.ceil(40 / (1 - rho)), math.ceil(FORGOTTEN / (1 - rho))
     signs = torch.randint(0, 2, (before + after, 1), generator=seed.torch()) * 2.0 - 1
     size = torch.cat([torch.full((before, 1), fall), torch.ones(after, 1)]).double()

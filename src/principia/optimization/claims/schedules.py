@@ -1,4 +1,26 @@
-r"""Schedules: what is true of it, and what would refute it."""
+r"""Schedules: what is true of it, and what would refute it.
+
+Knobs:
+    lr: The learning rate at the beginning.
+    curvature: Curvature of the bowl.
+    divide: What the learning rate is divided by.
+    noise: Size of the noise in a gradient.
+    runs: Independent runs.
+    form: Which variance is expected; the one for short steps is too small for long ones.
+    floor: The rate below which a schedule does not fall; without one, the error goes on
+        falling.
+    steps: Steps of a run.
+    c: The length, or the largest entry, to which gradients are cut.
+    tensors: How many tensors a gradient consists of.
+    draws: Random gradients that are clipped.
+    by: Whether the length of a gradient is limited, or every entry, which turns it.
+    start: Distance from the minimum at the start.
+    clip: The length to which gradients are cut; without, a single one throws the training out.
+    length: Length of a sequence.
+    nets: Networks that learn side by side.
+    warmup_steps: Steps in which the rate rises; without, the sharp start diverges.
+    peak: The full rate times the curvature at the start, of which 2 is the most that is stable.
+"""
 
 import itertools
 import math
@@ -168,7 +190,7 @@ def floor_stops_the_descent(
     return within_errors(
         variance[-1], ball, k=4, error=error, bias=math.exp(-6) * ball,
         why="of a variance of independent Gaussian rows; 3000 steps of 1e-3 leave e^-6 of the rest",
-    ).drawn(
+    ).named("variance of θ at the end").drawn(
         Series("measured", t, variance), Series("under 1/t alone", t, 1 / t, "predicted"), *limit,
         x="step t", y="variance of θ", log="xy",
     )
@@ -271,7 +293,9 @@ def clipping_survives_the_cliff(
 
     (t, x), (early, free) = path(clip, steps), path(None, 6)
     straight = start - lr * (clip or math.inf) * t
-    return at_most(x[-1], 1e-6, why="the last stretch shrinks by 1 - η a step").drawn(
+    return at_most(
+        x[-1], 1e-6, why="the last stretch shrinks by 1 - η a step"
+    ).named("distance from the minimum at the end").drawn(
         Series("clipped" if clip else "not clipped", t, x.clamp(1e-16, 1e20)),
         Series("without clipping", early, free.clamp(1e-16, 1e20), "other"),
         Series("start − ηct", t[straight > 1], straight[straight > 1], "predicted"),
@@ -303,7 +327,7 @@ def clipped_rnn_survives(
     largest = losses.amax(dim=0)
     t = range(1, len(losses) + 1)
     why = "a sum has variance 1, and a mean over 16 of them seldom is as much as 3 times that"
-    return at_most(largest, 5.0, why=why).drawn(
+    return at_most(largest, 5.0, why=why).named("largest loss of each network").drawn(
         *(Series(f"network {k + 1}", t, losses[:, k].clamp(max=1e30), "other")
           for k in range(nets)),
         Series("range", [1, len(losses)], [5, 5], "bound"), x="step", y="loss", log="y",
