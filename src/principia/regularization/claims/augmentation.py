@@ -1,4 +1,27 @@
-r"""Data augmentation: what is true of it, and what would refute it."""
+r"""Data augmentation: what is true of it, and what would refute it.
+
+Knobs:
+    pixels: Pixels of a picture, which is a row.
+    rows: Pictures.
+    drawn: With which chances shifts are drawn; unequal ones have another mean.
+    shown: What is fit; half of the orbit lets the fit prefer some pixels.
+    side: Pixels along a side of the picture.
+    kernel: Pixels along a side of the filter.
+    channels: Filters of the convolution.
+    beyond: What the filter sees beyond the edge; zeros there do not move with the picture.
+    form: The statement as it is, or as it is misprinted.
+    reach: How far digits are shifted, in pixels.
+    hidden: Units of each hidden layer.
+    steps: Steps of training.
+    pairs: Pairs of networks, with and without augmentation, from one start each.
+    transforms: What training pictures are changed by; by nothing, both networks are alike.
+    group: The group that is drawn in the figure.
+    elements: How many elements of the group are averaged; a part of them is no group.
+    height: Pixels from top to bottom.
+    width: Pixels from left to right.
+    sampled: Where a pixel is looked up: backwards by the inverse map, or forwards by the map.
+    pictures: Pictures of a batch.
+"""
 
 import copy
 import functools
@@ -353,7 +376,11 @@ def each_picture_has_its_own_draw(
     seed: Seed, *, pictures: Annotated[int, Range(500, 5000)] = 2000,
     drawn: Literal["for each picture", "once a batch"] = "for each picture",
 ) -> Evidence:
-    """Each picture is changed by numbers of its own, uniform between the two ends."""
+    """Each picture is changed by numbers of its own, uniform between the two ends.
+
+    Args:
+        drawn: How often numbers are drawn; once a batch changes all its pictures alike.
+    """
     rng, parts, cdfs = seed.torch(), {}, []
     shift, turn, size = Shift(-1, 3), Rotate(-30, 60), Scale(0.5, 2)
     lean, bright = Shear(-0.5, 1), Brightness(0.5, 2)

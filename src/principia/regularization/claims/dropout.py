@@ -1,4 +1,24 @@
-r"""Dropout: what is true of it, and what would refute it."""
+r"""Dropout: what is true of it, and what would refute it.
+
+Knobs:
+    keep: Probability π that a unit is kept.
+    masks: Random masks that are drawn.
+    layer: What drops units; torch wants to be told the share that is dropped, not kept.
+    units: Units that may be dropped, over all of which masks are counted.
+    average: How subnetworks are averaged; without their probabilities it is another mean.
+    form: The formula as it is, or as it is misprinted.
+    hidden: Hidden units.
+    depth: Hidden layers; with none the network is linear, and scaling is exact.
+    width: Units of each hidden layer.
+    factor: By what the scaled network is louder than it should be; 1 in truth.
+    dim: Number of inputs.
+    classes: Classes of the softmax.
+    samples: Rows of the data.
+    penalty: The price of a weight; its square alone forgets how large its inputs are.
+    cut: Share of hidden units that is cut after training.
+    epochs: Passes through the training data.
+    training: Whether the first network is trained with dropout; if not, it gains nothing.
+"""
 
 import itertools
 import math
@@ -210,7 +230,12 @@ def scaling_is_exact_for_linear(
     seed: Seed, *, keep: Often = 0.8, hidden: Annotated[int, Range(1, 8)] = 6,
     form: Literal["correct", "printed"] = "correct",
 ) -> Evidence:
-    r"""Linear: $\tilde w_{ij}=\pi_jw_{ij}$, $\pi$ of keeping, is the mean over all subnetworks."""
+    r"""Linear: $\tilde w_{ij}=\pi_jw_{ij}$, $\pi$ of keeping, is the mean over all subnetworks.
+
+    Args:
+        keep: Probability π that an input is kept.
+        form: Scaled by the probability of keeping, or, as misprinted, by that of dropping.
+    """
     rng = seed.torch()
     first, second, x = randn(rng, hidden, 4), randn(rng, 3, hidden), randn(rng, 50, 4)
     classic = nn.Sequential(
@@ -301,6 +326,7 @@ def _digits_net(
 @claim(
     control={"form": "printed"}, source="Goodfellow, Bengio and Courville 2016, sec. 7.12",
     misprint=r"$\sqrt[d]{\prod_\mu P(\mu)P(y\mid x,\mu)}$, with $d$ units", headline=True,
+    sees="Bars of the geometric mean end at the scaled network, not at the arithmetic mean.",
 )
 def scaling_is_geometric_mean(
     seed: Seed, *, dim: Annotated[int, Range(2, 12)] = 8,
@@ -318,7 +344,7 @@ def scaling_is_geometric_mean(
     rows = range(1, classes + 1)
     return equal(
         geometric, scaled, tol=1e-13, why="an identity: float64 rounding of sums of logits"
-    ).drawn(
+    ).named("probabilities of the geometric mean").drawn(
         Series("geometric mean", rows, geometric[0], style="bars"),
         Series("scaled weights", rows, scaled[0], "predicted", "points"),
         Series("arithmetic mean", rows, arithmetic_ensemble(logits, weights)[0], "other", "points"),
@@ -347,7 +373,7 @@ def dropout_is_adaptive_ridge(
     return equal(
         risk, square + price, tol=1e-12 * (1 + float(risk.abs().max())),
         why="an identity: float64 rounding",
-    ).drawn(
+    ).named("squared error, mean over all masks").drawn(
         Series("mean over all masks", keeps, risk),
         Series("residual + penalty", keeps, square + price, "predicted"),
         Series("residual", keeps, square, "other"), Series("penalty", keeps, price, "other"),
@@ -379,7 +405,7 @@ def dropout_breaks_coadaptation(
         gain.mean() - 3 * standard_error(gain), 1 / len(y),
         why="3 standard errors over cuts below the mean gain; less than one digit is no gain",
         detail=f"{with_dropout[-1].mean():.3f} against {without[-1].mean():.3f}",
-    ).drawn(
+    ).named("gain in accuracy, less 3 standard errors").drawn(
         Series(f"trained with {training}", shares[:-1], with_dropout[:-1].mean(dim=1),
                error=with_dropout[:-1].std(dim=1)),
         Series("trained plainly", shares[:-1], without[:-1].mean(dim=1), "other", "points",

@@ -1,4 +1,26 @@
-r"""Initialization: what is true of it, and what would refute it."""
+r"""Initialization: what is true of it, and what would refute it.
+
+Knobs:
+    n: Inputs of the layer.
+    m: Outputs of the layer.
+    reach: Half the width of the uniform law; of width σ its variance would be a third of σ².
+    depth: Layers of the network, one after the other.
+    width: Units of each layer.
+    draws: Independent draws, of all that is random, that are averaged.
+    form: The statement as it is, or as it is misprinted.
+    variance: What is claimed of the weights torch starts with; 1/n is three times too much.
+    sd: Standard deviation of the inputs.
+    largest: Most uniform factors in a product.
+    same: Inputs and outputs of the square layer, which has as many of both.
+    scheme: How weights are drawn; any other rule has another variance.
+    activation: What bends the sums of each layer; the logistic function has no mean of 0.
+    half: Half the rows of a matrix; its size is even.
+    matrices: Random matrices that are looked at.
+    value: What all weights and biases start with.
+    steps: Steps of gradient descent.
+    start: Whether hidden units start alike; from random weights they differ at once.
+    rescale: Whether the layers are rescaled at all; without it they start as they are drawn.
+"""
 
 import copy
 import itertools
@@ -217,7 +239,8 @@ def output_variance_is_input_variance(
         squares[draw] = z.square().mean(dim=1)
     measured, error = squares.mean(dim=0), standard_error(squares)
     claimed = spreads**2 if form == "correct" else spreads
-    return within_errors(measured[-1], claimed[-1], error=error[-1], why=DRAWN).drawn(
+    outputs = within_errors(measured[-1], claimed[-1], error=error[-1], why=DRAWN)
+    return outputs.named("variance of the outputs").drawn(
         Series("measured", spreads, measured, error=5 * error),
         Series("γ = sd²" if form == "correct" else "γ = sd", spreads, claimed, "predicted"),
         x="standard deviation of the inputs", y="variance of the outputs",
@@ -392,7 +415,7 @@ def dynamical_isometry(
         for name in (scheme, "lecun")
     )
     number, why = range(1, width + 1), "float64 rounding, layer by layer"
-    return equal(values, 1, tol=1e-8, why=why).drawn(
+    return equal(values, 1, tol=1e-8, why=why).named("singular values of the Jacobian").drawn(
         Series("measured", number, values), Series("isometry", number, values**0, "predicted"),
         Series("normal weights of the same variance", number, gaussian, "other"),
         x="number of the singular value", y="singular value", log="y",
@@ -419,7 +442,7 @@ def equal_start_stays_equal(
         units = [mlp.layers[0].weight, mlp.layers[1].weight, mlp.layers[2].weight.mT]
         spreads.append(max(float((one - one[0]).detach().abs().max()) for one in units))
     why = "the same sums; a matrix product may add those of its last rows in another order"
-    return equal(spreads, 0, tol=1e-10, why=why).drawn(
+    return equal(spreads, 0, tol=1e-10, why=why).named("differences of hidden units").drawn(
         Series("measured", range(1, steps + 1), spreads, style="line"),
         Series("equal", [1, steps], [0, 0], "predicted"),
         x="step", y="largest difference between hidden units",
@@ -443,7 +466,7 @@ def lsuv_unit_variance(
     pairs = zip(mlp.layers, mlp.activations(x), strict=False)  # no layer takes the last output
     outputs = [*(layer(one) for layer, one in pairs), several[:2](x)]  # its first use: see `lsuv_`
     variances = torch.stack([one.detach().var(correction=0) for one in outputs])
-    return equal_to_rounding(variances, torch.ones(depth + 1)).drawn(
+    return equal_to_rounding(variances, torch.ones(depth + 1)).named("variances of layers").drawn(
         Series("measured", range(1, depth + 1), variances[:-1]),
         Series("rescaled", [1, depth], [1, 1], "predicted"),
         x="layer", y="variance of its outputs", log="y",

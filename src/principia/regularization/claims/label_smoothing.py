@@ -1,4 +1,18 @@
-r"""Label smoothing: what is true of it, and what would refute it."""
+r"""Label smoothing: what is true of it, and what would refute it.
+
+Knobs:
+    classes: Number K of classes.
+    eps: Share ε of the label that is spread over the classes.
+    over: Over which classes it is spread; torch counts the label's own among them.
+    weights: How labels and the uniform law are weighed in the sum.
+    labels: Whether labels are smoothed; with hard ones the gap grows without end.
+    minimizer: Where the loss is said to be least: at the smoothed posterior, or at the clean one.
+    correction: Whether predictions are corrupted as labels are; if not, corruption is learned.
+    bins: Bins of confidence.
+    samples: Labels that are drawn.
+    confidence: Whether the model is as sure as it should be.
+    repaired: Whether what is wrong is repaired first; then nothing is left to refuse.
+"""
 
 import math
 from collections.abc import Callable, Iterable
@@ -99,7 +113,8 @@ def loss_decomposes(
     smoothed = SoftCrossEntropy(uniform_confusion(classes, eps))(logits, y)
     rates = torch.linspace(0, 0.95, 20, dtype=torch.float64)
     seen = [SoftCrossEntropy(uniform_confusion(classes, float(one)))(logits, y) for one in rates]
-    return equal(smoothed, a * of_labels + b * of_uniform, tol=1e-12, why="rounding").drawn(
+    found = equal(smoothed, a * of_labels + b * of_uniform, tol=1e-12, why="rounding")
+    return found.named("smoothed cross-entropy").drawn(
         Series("smoothed cross-entropy", rates, seen, style="points"),
         Series("between labels and uniform", [0, 1], [float(of_labels), float(of_uniform)],
                "predicted", "line"),
@@ -128,7 +143,7 @@ def logit_gap_is_finite(
     gap = math.log((1 - eps + eps / classes) / (eps / classes))
     return equal(
         _gaps(logits, y), gap, tol=1e-6, why="the statement: descent has converged to this"
-    ).drawn(
+    ).named("gap between logits").drawn(
         Series("gap of the logits", at, seen, style="line"),
         Series("finite gap", [1, steps], [gap, gap], "predicted"),
         Series("ln t", at, [math.log(one) for one in at], "other"),
@@ -161,7 +176,7 @@ def minimizer_is_smoothed_posterior(
     wanted = posterior @ Pi.mT if minimizer == "Π p" else posterior
     return equal(
         found, wanted, tol=1e-8, why="the statement; Newton's last step ends at rounding"
-    ).drawn(
+    ).named("probabilities of the minimizer").drawn(
         Series("minimizer", range(classes), found[0], style="bars"),
         Series("Π p", range(classes), (posterior @ Pi.mT)[0], "predicted", "points"),
         Series("p", range(classes), posterior[0], "other", "points"),

@@ -1,4 +1,23 @@
-r"""Noise on inputs, weights, targets: what is true of it, and what would refute it."""
+r"""Noise on inputs, weights, targets: what is true of it, and what would refute it.
+
+Knobs:
+    samples: Points of the data.
+    dim: Number of inputs.
+    sigma: Standard deviation σ of the noise.
+    price: What a weight's square costs; without the number s of samples it is too little.
+    steepness: How steeply the function rises with its inputs.
+    largest: The largest σ that is tried, for a steepness of 1.
+    penalty: What is charged; the gradient alone leaves a term of second order.
+    units: Hidden units.
+    coefficient: The factor of σ² tr H; only a half is right.
+    steps: Steps of training.
+    runs: Runs that are averaged, each with noise of its own.
+    noise: What is noisy; without noise the end is as sharp as the start.
+    law: The law of the noise; one with a mean moves the minimizer.
+    classes: Number K of classes.
+    eps: Share ε of labels that are flipped.
+    share: What each other class gets; divided by K, the labels do not add up to 1.
+"""
 
 import math
 from typing import Annotated, Literal, final
@@ -263,7 +282,8 @@ def weight_noise_flattens(
     sharpness = torch.stack(seen)
     # the flow of the penalized loss shrinks u² - v² at the rate 2 σ², along uv = 1
     apart = (6**2 - 6**-2) * torch.exp(-2 * sigma**2 * lr * torch.tensor(at).double())
-    return at_most(sharpness[-1], 4.0, why="the statement").drawn(
+    ended = at_most(sharpness[-1], 4.0, why="the statement")
+    return ended.named("largest curvature, mean over runs").drawn(
         Series("largest curvature, mean over runs", at, sharpness, style="line"),
         Series("flow with penalty σ² tr H / 2", at, (apart**2 + 4).sqrt(), "predicted", "line"),
         Series("flattest minimum", [0, steps], [2.0, 2.0], "bound"),

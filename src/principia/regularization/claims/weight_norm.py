@@ -1,4 +1,24 @@
-r"""Weight normalization: what is true of it, and what would refute it."""
+r"""Weight normalization: what is true of it, and what would refute it.
+
+Knobs:
+    units: Units of a layer.
+    inputs: Inputs of a layer.
+    samples: Samples of a batch.
+    axis: What has a length of its own: the rows, which are the units, or the columns.
+    projector: Whether the gradient is projected at right angles to v; without, it is too long.
+    lr: Step size η.
+    steps: Steps of gradient descent.
+    decay: Weight decay of the directions, which shortens them.
+    factor: The largest factor c of the directions.
+    tied: Whether lengths are scaled with the directions; then outputs change.
+    white: Whether inputs have covariance I; if not, the two norms differ.
+    workers: Workers that share a batch.
+    norm: What normalizes; batch norm makes the samples of a batch depend on each other.
+    depth: Layers of the network.
+    width: Units of each layer.
+    batch: On which batch the sums are looked at; on another one they are standard by chance only.
+    length: What is left of the unit's weights and of the spread of its sums; 0 is refused.
+"""
 
 import copy
 import re
