@@ -275,8 +275,8 @@ def orbit_average_is_exact(
 ) -> Evidence:
     r"""The mean over the orbit, $\frac1{\lvert G\rvert}\sum_gf(gx)$, is invariant for any net."""
     rng, parts, drawn = seed.torch(), {}, ()
-    net = nn.Sequential(nn.Flatten(), MLP([side**2, hidden, hidden, 5], rng=rng)).double()
-    x = randn(rng, 20, 1, side, side)
+    net = nn.Sequential(nn.Flatten(), MLP([2 * side**2, hidden, hidden, 5], rng=rng)).double()
+    x = randn(rng, 20, 2, side, side)
     for name in ("rotations", "square"):
         whole = _turned_by_hand(name)
         if elements == "all":
@@ -371,7 +371,12 @@ def _moved(x: Tensor, shift: int) -> tuple[Tensor, Tensor]:
     return torch.stack(found), torch.as_tensor(np.stack(expected))
 
 
-@claim(control={"drawn": "once a batch"}, source="Simard, Steinkraus and Platt 2003, sec. 2")
+@claim(
+    control={"drawn": "once a batch"}, source="Simard, Steinkraus and Platt 2003, sec. 2",
+    refutes=[
+        "right", "down", "angle", "size", "lean", "brightness", "right and down apart", "mirrored",
+    ],
+)
 def each_picture_has_its_own_draw(
     seed: Seed, *, pictures: Annotated[int, Range(500, 5000)] = 2000,
     drawn: Literal["for each picture", "once a batch"] = "for each picture",
@@ -403,9 +408,13 @@ def each_picture_has_its_own_draw(
         parts[name] = follows(values, stats.uniform(low, high - low), why="independent draws")
         cdfs.append((values - low) / (high - low))
     right, down = (2 * one - 1 for one in cdfs[:2])
-    mirrored = (matrices(Mirror())[:, 0, 0] < 0).double()
+    mirrors = matrices(Mirror())
+    mirrored = (mirrors[:, 0, 0] < 0).double()
     return every({
         **parts,
         "right and down apart": mean_is(right * down, 0, why="of a product of two draws"),
         "mirrored": mean_is(mirrored, 0.5, why="a half, by default"),
+        "or left as they are": equal(
+            mirrors.abs(), torch.eye(3).expand_as(mirrors), tol=0, why="lengths are kept"
+        ),
     })

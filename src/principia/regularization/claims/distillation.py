@@ -14,6 +14,7 @@ Knobs:
 """
 
 import copy
+import warnings
 from typing import Annotated, Any, Literal
 
 import torch
@@ -248,7 +249,9 @@ def student_descends_the_weighted_sum(
         slopes = torch.autograd.grad(by_hand(net(x), T, a), [*net.parameters()])
         return _flat([p - lr * g for p, g in zip(net.parameters(), slopes, strict=True)])
 
-    def trained(way: str, **settings: float) -> tuple[Tensor, dict[str, Any]]:
+    def trained(
+        way: str, teacher: nn.Module = teacher, **settings: float
+    ) -> tuple[Tensor, dict[str, Any]]:
         net = copy.deepcopy(start)
         sgd = torch.optim.SGD(net.parameters(), lr)
         words: dict[str, Any] = {
@@ -276,7 +279,12 @@ def student_descends_the_weighted_sum(
     soft = by_hand(logits, temperature, 1.0 if alpha_weighs == "the teacher" else 0.0)
     wanted = [soft, soft, F.cross_entropy(logits, y)]
     reached = torch.autograd.grad(pair[0], seen[0], allow_unused=True)[0] is not None
+    awake = nn.Sequential(linear, nn.Dropout(0.5))
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        woken = trained("distill", awake, **chosen)[0]
     kept = [reached, not torch.equal(linear.weight, before), teacher.training]
+    calmed = [awake.training, len(told) != 1, not torch.equal(woken, once)]
     return every({
         "loss": equal_to_rounding(*pair),
         "gradient": equal_to_rounding(*slopes),
@@ -292,6 +300,7 @@ def student_descends_the_weighted_sum(
             torch.stack([row["labels"], other["labels"], pair[0], pair[0]]),
         ),
         "the teacher": never(kept, why="no gradient, no step and no change of mode"),
+        "a teacher in training": never(calmed, why="is told of, and answers in evaluation mode"),
     })
 
 

@@ -142,6 +142,10 @@ def mask_law(
     mean, variance = mc_dropout(net, x, samples, head=head, rng=rng)
     few = [mc_dropout(net, x, 50, rng=rng.set_state(one))[0]
            for one in (start, start, rng.get_state())]
+    with seeded_generators(seed, CPU):
+        usual_draws = mc_dropout(net, x, 50)
+    with seeded_generators(seed, CPU), torch.no_grad():  # one batch of 50 copies, in training mode
+        rows = net.train()(x.repeat(50, 1)).view(50, 2, 4)
     errors = (variance / samples).sqrt()
     unsure = ((moments[1] - moments[0] ** 2) / samples).sqrt()
     return every({
@@ -164,6 +168,9 @@ def mask_law(
         "drawn where it is said": equal(
             [torch.equal(few[0], few[1]), torch.equal(few[0], few[2])], [True, False], tol=0,
             why="one state of the generator, and another",
+        ),
+        "torch's generator, by default": equal_to_rounding(
+            torch.stack(usual_draws), torch.stack([rows.mean(dim=0), rows.var(dim=0)])
         ),
     })
 

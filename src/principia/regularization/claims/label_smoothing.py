@@ -14,8 +14,10 @@ Knobs:
     repaired: Whether what is wrong is repaired first; then nothing is left to refuse.
 """
 
+import itertools
 import math
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Annotated, Any, Literal
 
 import numpy as np
@@ -78,11 +80,11 @@ def torch_is_the_uniform_case(
     by_labels = Supervised(F.cross_entropy)
     within = LabelSmoothing(eps).wrap(by_labels)(nn.Identity(), (logits, y), rng)
     default = LabelSmoothing().wrap(by_labels)(nn.Identity(), (logits, y), rng)
-    soft, at_last = randn(rng, rows, classes).softmax(dim=1), logits[:48].view(6, 8, classes)
+    soft, two = randn(rng, rows, classes).softmax(dim=1), (logits[:48, :2], y[:48] % 2)
     spread = LabelSmoothing(eps).wrap(by_labels)(nn.Identity(), (logits, soft), rng)
     places = LabelSmoothing(eps).wrap(Supervised(lambda found, wanted: F.cross_entropy(
         found.movedim(-1, 1), wanted.movedim(-1, 1))))
-    many = places(nn.Identity(), (at_last, y[:48].view(6, 8)), rng)
+    many = places(nn.Identity(), (two[0].view(6, 8, 2), two[1].view(6, 8)), rng)
     single = logits.detach().float()
     return every({
         name: equal(one.detach(), other.detach(), tol=1e-12, why="float64 rounding")
@@ -92,7 +94,7 @@ def torch_is_the_uniform_case(
             ("as a part, by default", default, F.cross_entropy(logits, y, label_smoothing=0.1)),
             ("as a part, distributions", spread,
              F.cross_entropy(logits, soft, label_smoothing=eps)),
-            ("as a part, several places", many, theirs(logits[:48], y[:48])),
+            ("as a part, several places", many, theirs(*two)),
         ]
     } | {"in single precision": equal(
         ours(single, y), theirs(single, y), tol=1e-5, why="float32 rounding of numbers below 50"
@@ -344,10 +346,15 @@ def targets_are_distributions(
         others = [(logits, labels) for labels in (y, y.int(), y, soft, soft)]
     by_labels, by_classes = Supervised(F.cross_entropy), Supervised(
         lambda found, wanted: (F.cross_entropy if repaired else F.nll_loss)(found, wanted))
-    smoothed = [LabelSmoothing(0.1).wrap(one) for one in (by_labels, by_classes)]
+    failing = [Supervised(lambda found, wanted: found @ found[0, :1]), Supervised(_failing_later())]
+    losses = by_labels, by_classes, *failing
+    smoothed = [LabelSmoothing(0.1).wrap(one) for one in losses]
+    smoothed[3](nn.Identity(), (logits, y), rng)  # takes distributions, at first
+    own = [_own_error(partial(one, nn.Identity(), (logits, y), rng)) for one in smoothed[2:]]
     said = [_told(SoftCrossEntropy, each) for each in wrong]
     misled = [[way for way in ways if way in one] != its
               for one, its in zip(said, told, strict=True)]
+    misled += [f"column {some} with" not in one for one in said[3:7]]
     why = "a column that is no distribution is no target, one that is one is a target"
     return every({
         "others are refused": never(taken(wrong, *uses), why=why),
@@ -360,8 +367,34 @@ def targets_are_distributions(
              *taken([(logits, y)], lambda batch: smoothed[1](nn.Identity(), batch, rng))],
             why="they are no classes, or the loss takes no distributions",
         ),
-        "what is told": never(misled, why="the way out that there is, and no other"),
+        "what is told": never(misled, why="which column, and the way out that there is"),
+        "other errors are their own": never(
+            [not one for one in own], why="labels do no better, or distributions were taken before"
+        ),
     })
+
+
+def _failing_later() -> Callable[[Tensor, Tensor], Tensor]:
+    """Make a loss that computes with distributions only once, and with labels always."""
+    times = itertools.count()
+
+    def loss(found: Tensor, wanted: Tensor) -> Tensor:
+        if wanted.is_floating_point() and next(times):
+            raise RuntimeError("something else")
+        return found.sum()
+
+    return loss
+
+
+def _own_error(use: Callable[[], Any]) -> bool:
+    """Tell whether an error comes as it was raised, and not as a sentence of ours."""
+    try:
+        use()
+    except UsageError:
+        return False
+    except RuntimeError:
+        return True
+    return False
 
 
 def _told(use: Callable[[Any], Any], given: Any) -> str:

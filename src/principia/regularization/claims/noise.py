@@ -20,18 +20,19 @@ Knobs:
 """
 
 import math
-from typing import Annotated, Literal, final
+from typing import Annotated, Any, Literal, final
 
 import numpy as np
 import torch
 from jaxtyping import Float
-from torch import Tensor
+from torch import Tensor, nn
 from torch.autograd.functional import hessian
 from torch.func import vmap
 from torch.nn import functional as F
+from torch.nn.utils import parameters_to_vector
 from torch.optim import SGD
 
-from principia.lab.draws import randn
+from principia.lab.draws import drawn_anew, randn
 from principia.lab.evidence import (
     Evidence,
     Series,
@@ -48,7 +49,7 @@ from principia.lab.evidence import (
 )
 from principia.lab.params import Range
 from principia.lab.seeds import Seed
-from principia.lab.training import seeded_generators
+from principia.lab.training import Callback, Objective, Supervised, fit, seeded_generators
 from principia.optimization.problems import Problem, ScalarNet
 from principia.regression.ridge import ridge_path
 from principia.regularization.noise import (
@@ -217,6 +218,12 @@ def weight_noise_penalizes_curvature(
     one, two = excess(1), excess(2)
     next_term = (two.mean() - 4 * one.mean()).abs() / 12  # one is a σ² + b σ⁴, two 4 a σ² + 16 b σ⁴
 
+    line, look = drawn_anew(nn.Linear(3, 1), rng), _Look()
+    parts = [disturb, look]  # the noise is there before any other part, in whatever order
+    plain = SGD(line.parameters(), lr=0.1)
+    fit(line, (randn(rng, 8, 3), randn(rng, 8, 1)), Supervised(F.mse_loss), plain, steps=3,
+        callbacks=parts, seed=seed)
+
     pair = _TanhNet(randn(rng, 1, 2), rng)
     nodes, weights = _hermite()
     grid, mass = torch.cartesian_prod(nodes, nodes), torch.outer(weights, weights).flatten()
@@ -236,7 +243,30 @@ def weight_noise_penalizes_curvature(
             torch.stack([cloud.theta != start, given_up.theta != start]),
             why="the very numbers are put back",
         ),
+        "other parts see it": equal_to_rounding(
+            torch.stack(look.before), torch.stack(look.after), why="one noise for each loss"
+        ),
     })
+
+
+@final
+class _Look(Callback):
+    """Looks at the weights before and after a loss is computed."""
+
+    def __init__(self) -> None:
+        self.before: list[Tensor] = []
+        self.after: list[Tensor] = []
+
+    def wrap(self, objective: Objective) -> Objective:
+        """Look around the objective."""
+
+        def seen(model: Any, batch: tuple[Tensor, ...], rng: torch.Generator, /) -> Tensor:
+            self.before.append(parameters_to_vector(model.parameters()).detach())
+            loss = objective(model, batch, rng)
+            self.after.append(parameters_to_vector(model.parameters()).detach())
+            return loss
+
+        return seen
 
 
 @final
