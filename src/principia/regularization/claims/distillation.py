@@ -250,7 +250,7 @@ def student_descends_the_weighted_sum(
         return _flat([p - lr * g for p, g in zip(net.parameters(), slopes, strict=True)])
 
     def trained(
-        way: str, teacher: nn.Module = teacher, **settings: float
+        way: str, teacher: nn.Module = teacher, /, **settings: float
     ) -> tuple[Tensor, dict[str, Any]]:
         net = copy.deepcopy(start)
         sgd = torch.optim.SGD(net.parameters(), lr)
