@@ -82,6 +82,8 @@ def test_claims_catch_planted_bugs(old, new, claim):
          "conv_is_equivariant_not_invariant", ["shifts are seen"]),
         ("- outputs).norm() / outputs", "- outputs).norm() / -outputs",
          "conv_is_equivariant_not_invariant", ["errors by hand"]),
+        ("rng) < self.chance, -1.0, 1.0)", "rng) < self.chance, -1.0, 2.0)",
+         "each_picture_has_its_own_draw", ["or left as they are"]),
     ],
 )
 def test_parts_catch_planted_bugs(old, new, claim, parts):

@@ -69,6 +69,8 @@ def test_claims_catch_planted_bugs(old, new, claim):
          "student_descends_the_weighted_sum", ["losses that are shown"]),
         ("soft_targets(teacher.detach(), temperature)", "soft_targets(teacher, temperature)",
          "student_descends_the_weighted_sum", ["the teacher"]),
+        ("teacher_answers(_ready(teacher), x[:1].to(where))", "teacher_answers(teacher, x)",
+         "student_descends_the_weighted_sum", ["a teacher in training"]),
     ],
 )
 def test_parts_catch_planted_bugs(old, new, claim, parts):

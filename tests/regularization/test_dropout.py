@@ -76,6 +76,8 @@ def test_claims_catch_planted_bugs(old, new, claim):
          ["masks for each input"]),
         ("if rng is not None:\n        drawn", "if rng is None:\n        drawn", "mask_law",
          ["drawn where it is said"]),
+        ("if rng is not None:\n        drawn", "if True:\n        drawn", "mask_law",
+         ["torch's generator, by default"]),
         ("factors[:, chosen] = masks / pi", "factors[:, chosen] = masks",
          "scaling_is_exact_for_linear", ["ClassicDropout", "MLP", "all units"]),
         ("nn.Dropout(1 - keep_input)", "nn.Dropout(keep_input)", "mask_law", ["probabilities"]),

@@ -67,6 +67,10 @@ def test_claims_catch_planted_bugs(old, new, claim):
          ["profile, by autograd"]),
         ("weight[:, 0].numel()", "len(weight)", "uniform_and_gaussian_agree",
          ["all schemes are torch's"]),
+        ("model(x.detach().requires_grad_())", "model(x.requires_grad_())",
+         "tanh_fits_the_assumption", ["it only looks"]),
+        ('initialize_(model, "orthogonal",', 'initialize_(model, "he",', "lsuv_unit_variance",
+         ["singular values are alike"]),
     ],
 )
 def test_parts_catch_planted_bugs(old, new, claim, parts):

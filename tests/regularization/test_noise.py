@@ -77,6 +77,8 @@ def test_claims_catch_planted_bugs(old, new, claim):
 @pytest.mark.parametrize(
     ("old", "new", "claim", "parts"),
     [
+        ("wraps_last = True", "wraps_last = False", "weight_noise_penalizes_curvature",
+         ["other parts see it"]),
         ("self.sigma, None) if self.training else x", "self.sigma, None)", "input_noise_is_ridge",
          ["no noise when evaluated"]),
         ("(value - y) * laplacian", "(y - value) * laplacian", "input_noise_second_order",

@@ -60,6 +60,8 @@ def test_claims_catch_planted_bugs(old, new, claim):
 @pytest.mark.parametrize(
     ("old", "new", "claim", "parts"),
     [
+        ("            if _is_split(layer):", "            if not _is_split(layer):",
+         "zero_has_no_direction", ["the layer and what it lacks"]),
         ("        parametrizations.weight_norm(layer)\n",
          "        parametrizations.weight_norm(layer)\n        halves(layer)[1].data.mul_(2)\n",
          "torch_is_the_formula", ["in place"]),

@@ -1,4 +1,29 @@
-r"""Batch normalization: what is true of it, and what would refute it."""
+r"""Batch normalization: what is true of it, and what would refute it.
+
+Knobs:
+    batch: Samples of a batch; very few tell little about all data.
+    features: Features that are normalized, each by itself.
+    variance: Whether the variance is divided by m, as torch does, or by m - 1.
+    samples: Samples of the whole data.
+    momentum: Share of the new batch in the running statistics; 1 forgets all others.
+    momentum_weighs: What the momentum is the share of; other libraries mean the average so far.
+    statistics: Which mean and variance normalize; running ones lag, constants project nothing.
+    bias: The bias in front of the layer.
+    mode: Statistics of the batch in training; fixed ones in evaluation, which see a shift.
+    dim: Number of inputs.
+    c: Factor of the weights.
+    norm: Whether there is batch normalization at all; without it scales are seen.
+    shift: The constant that is added to all pixels.
+    hidden: Hidden units.
+    mean: Mean of all inputs, which makes both lengths of the weights differ.
+    form: The formula as it is, or as it is misprinted.
+    batches: Independent batches that are looked at.
+    feature: Whether features vary; of constant ones only rounding is left.
+    precision: Precision of the arithmetic.
+    depth: Layers of the chain, each of a single weight.
+    lr: Step size.
+    chains: Random chains that are looked at.
+"""
 
 from typing import Annotated, Any, Literal
 
@@ -367,9 +392,10 @@ def gradient_is_projected(
     lost = g.sum(dim=0).square() / batch, (normal * g).sum(dim=0).square() / batch
     number = range(1, batches + 1)
     order = whole.argsort()
-    return equal_to_rounding(slope.square().sum(dim=0), scale * (whole - sum(lost))).drawn(
-        Series("measured", number, (slope.square().sum(dim=0) / scale)[order]),
-        Series("projected", number, (whole - sum(lost))[order], "predicted"),
+    square, left = slope.square().sum(dim=0), whole - sum(lost)
+    return equal_to_rounding(square, scale * left).named("squared gradient").drawn(
+        Series("measured", number, (square / scale)[order]),
+        Series("projected", number, left[order], "predicted"),
         Series("gradient behind it", number, whole[order], "bound"),
         x="batch, sorted", y="squared length of the gradient, times σ²/α²", log="y",
     )
@@ -401,7 +427,7 @@ def activations_are_recoverable(
     return equal(
         after, before, tol=100 * unit,
         why="rounding of y, whose level is below 5, divided by α ≥ 1/2, in units of the spread",
-    ).drawn(
+    ).named("recovered activations").drawn(
         Series("recovered", before[few], after[few]),
         Series("what was there", before[few], before[few], "predicted"),
         x="value - mean, in units of the spread", y="recovered",
@@ -442,7 +468,7 @@ def chain_update_has_all_orders(
     size = 1 + terms.abs().sum(dim=1)
     return equal(
         new, y + added.sum(dim=1), tol=1e-12 * size, why="an identity: rounding of the sum's terms"
-    ).drawn(
+    ).named("output after the step").drawn(
         Series("terms up to this order", range(1, depth + 1),
                by_order.cumsum(dim=0) + (y[0] if form == "printed" else 0)),
         Series("change of y", [1, depth], (new - y)[0].expand(2), "predicted"),

@@ -1,6 +1,20 @@
-r"""Distillation: what is true of it, and what would refute it."""
+r"""Distillation: what is true of it, and what would refute it.
+
+Knobs:
+    classes: Number K of classes.
+    temperature: Temperature T by which logits are divided.
+    form: The loss with its minus, or, as misprinted, without it.
+    factor: The factor that is checked; 1 leaves out what the temperature does.
+    spread: Standard deviation of the random logits.
+    centered: Whether logits have mean 0; if not, the limit is another.
+    gap: How far the winner's logit is ahead of the next.
+    tie: Whether the two largest logits are equal; then both stay likely at any temperature.
+    alpha: Weight α of the teacher's part of the loss.
+    alpha_weighs: What α weighs; on the labels it is the other mixture.
+"""
 
 import copy
+import warnings
 from typing import Annotated, Any, Literal
 
 import torch
@@ -87,7 +101,11 @@ def gradient_formula(
     seed: Seed, *, classes: Classes = 10, temperature: Annotated[float, Range(0.5, 50)] = 4.0,
     factor: Literal["1 / T", "1"] = "1 / T",
 ) -> Evidence:
-    r"""$\partial\ell_T/\partial G=\frac1T(\mathrm{softmax}(G/T)-\mathrm{softmax}(F/T))$."""
+    r"""$\partial\ell_T/\partial G=\frac1T(\mathrm{softmax}(G/T)-\mathrm{softmax}(F/T))$.
+
+    Args:
+        factor: What the difference is multiplied by; 1 forgets that logits are divided by T.
+    """
     rng = seed.torch()
     teacher, student = 3 * randn(rng, 2, 10, 5, classes)  # the mean is over all axes in front
     student.requires_grad_()
@@ -96,7 +114,8 @@ def gradient_formula(
     )
     difference = soft_targets(student, temperature) - soft_targets(teacher, temperature)
     expected = difference.detach() / (temperature if factor == "1 / T" else 1)
-    return equal(found, expected, tol=1e-14, why="float64 rounding of numbers below 2").drawn(
+    why = "float64 rounding of numbers below 2"
+    return equal(found, expected, tol=1e-14, why=why).named("gradient of the loss").drawn(
         Series("autograd", range(classes), found[0, 0], style="points"),
         Series("formula", range(classes), expected[0, 0], "predicted", "bars"),
         x="class", y="gradient of one row",
@@ -122,7 +141,7 @@ def high_temperature_matches_logits(
     return slope(
         temperatures, errors, -1, tol=0.05, why="the error of second order bends the line by 1 %",
         labels=("T", "root mean square distance to (G - F) / K"),
-    )
+    ).named("order of the distance to the limit")
 
 
 def _slopes(student: Tensor, teacher: Tensor, temperature: float) -> Tensor:
@@ -137,7 +156,11 @@ def t_squared_keeps_scale(
     seed: Seed, *, classes: Classes = 10, spread: Spread = 1.0,
     factor: Literal["T²", "1"] = "T²",
 ) -> Evidence:
-    r"""The gradient of $T^2\ell_T$ tends to a finite one: $\alpha$ means the same at all $T$."""
+    r"""The gradient of $T^2\ell_T$ tends to a finite one: $\alpha$ means the same at all $T$.
+
+    Args:
+        factor: What the loss is multiplied by; without T² its gradient vanishes with T.
+    """
     temperatures = torch.logspace(0, 2.5, 11, dtype=torch.float64) * spread
     teacher, student = (_centered(one) for one in spread * randn(seed.torch(), 2, 100, classes))
 
@@ -151,7 +174,7 @@ def t_squared_keeps_scale(
     return equal(
         [norm(20 * spread) / limit, norm(200 * spread) / limit], 1.0, tol=0.1,
         why="the next order is a share spread / T of the limit, times numbers around 1",
-    ).drawn(
+    ).named("norm of the gradient over its limit").drawn(
         Series("norm of the gradient", temperatures, [norm(float(T)) for T in temperatures],
                style="line"),
         Series("|G - F| / K", temperatures, [limit] * len(temperatures), "predicted", "line"),
@@ -226,7 +249,9 @@ def student_descends_the_weighted_sum(
         slopes = torch.autograd.grad(by_hand(net(x), T, a), [*net.parameters()])
         return _flat([p - lr * g for p, g in zip(net.parameters(), slopes, strict=True)])
 
-    def trained(way: str, **settings: float) -> tuple[Tensor, dict[str, Any]]:
+    def trained(
+        way: str, teacher: nn.Module = teacher, /, **settings: float
+    ) -> tuple[Tensor, dict[str, Any]]:
         net = copy.deepcopy(start)
         sgd = torch.optim.SGD(net.parameters(), lr)
         words: dict[str, Any] = {
@@ -254,7 +279,12 @@ def student_descends_the_weighted_sum(
     soft = by_hand(logits, temperature, 1.0 if alpha_weighs == "the teacher" else 0.0)
     wanted = [soft, soft, F.cross_entropy(logits, y)]
     reached = torch.autograd.grad(pair[0], seen[0], allow_unused=True)[0] is not None
+    awake = nn.Sequential(linear, nn.Dropout(0.5))
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        woken = trained("distill", awake, **chosen)[0]
     kept = [reached, not torch.equal(linear.weight, before), teacher.training]
+    calmed = [awake.training, len(told) != 1, not torch.equal(woken, once)]
     return every({
         "loss": equal_to_rounding(*pair),
         "gradient": equal_to_rounding(*slopes),
@@ -270,6 +300,7 @@ def student_descends_the_weighted_sum(
             torch.stack([row["labels"], other["labels"], pair[0], pair[0]]),
         ),
         "the teacher": never(kept, why="no gradient, no step and no change of mode"),
+        "a teacher in training": never(calmed, why="is told of, and answers in evaluation mode"),
     })
 
 

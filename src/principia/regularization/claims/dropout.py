@@ -1,4 +1,24 @@
-r"""Dropout: what is true of it, and what would refute it."""
+r"""Dropout: what is true of it, and what would refute it.
+
+Knobs:
+    keep: Probability π that a unit is kept.
+    masks: Random masks that are drawn.
+    layer: What drops units; torch wants to be told the share that is dropped, not kept.
+    units: Units that may be dropped, over all of which masks are counted.
+    average: How subnetworks are averaged; without their probabilities it is another mean.
+    form: The formula as it is, or as it is misprinted.
+    hidden: Hidden units.
+    depth: Hidden layers; with none the network is linear, and scaling is exact.
+    width: Units of each hidden layer.
+    factor: By what the scaled network is louder than it should be; 1 in truth.
+    dim: Number of inputs.
+    classes: Classes of the softmax.
+    samples: Rows of the data.
+    penalty: The price of a weight; its square alone forgets how large its inputs are.
+    cut: Share of hidden units that is cut after training.
+    epochs: Passes through the training data.
+    training: Whether the first network is trained with dropout; if not, it gains nothing.
+"""
 
 import itertools
 import math
@@ -122,6 +142,10 @@ def mask_law(
     mean, variance = mc_dropout(net, x, samples, head=head, rng=rng)
     few = [mc_dropout(net, x, 50, rng=rng.set_state(one))[0]
            for one in (start, start, rng.get_state())]
+    with seeded_generators(seed, CPU):
+        usual_draws = mc_dropout(net, x, 50)
+    with seeded_generators(seed, CPU), torch.no_grad():  # one batch of 50 copies, in training mode
+        rows = net.train()(x.repeat(50, 1)).view(50, 2, 4)
     errors = (variance / samples).sqrt()
     unsure = ((moments[1] - moments[0] ** 2) / samples).sqrt()
     return every({
@@ -144,6 +168,9 @@ def mask_law(
         "drawn where it is said": equal(
             [torch.equal(few[0], few[1]), torch.equal(few[0], few[2])], [True, False], tol=0,
             why="one state of the generator, and another",
+        ),
+        "torch's generator, by default": equal_to_rounding(
+            torch.stack(usual_draws), torch.stack([rows.mean(dim=0), rows.var(dim=0)])
         ),
     })
 
@@ -210,7 +237,12 @@ def scaling_is_exact_for_linear(
     seed: Seed, *, keep: Often = 0.8, hidden: Annotated[int, Range(1, 8)] = 6,
     form: Literal["correct", "printed"] = "correct",
 ) -> Evidence:
-    r"""Linear: $\tilde w_{ij}=\pi_jw_{ij}$, $\pi$ of keeping, is the mean over all subnetworks."""
+    r"""Linear: $\tilde w_{ij}=\pi_jw_{ij}$, $\pi$ of keeping, is the mean over all subnetworks.
+
+    Args:
+        keep: Probability π that an input is kept.
+        form: Scaled by the probability of keeping, or, as misprinted, by that of dropping.
+    """
     rng = seed.torch()
     first, second, x = randn(rng, hidden, 4), randn(rng, 3, hidden), randn(rng, 50, 4)
     classic = nn.Sequential(
@@ -301,6 +333,7 @@ def _digits_net(
 @claim(
     control={"form": "printed"}, source="Goodfellow, Bengio and Courville 2016, sec. 7.12",
     misprint=r"$\sqrt[d]{\prod_\mu P(\mu)P(y\mid x,\mu)}$, with $d$ units", headline=True,
+    sees="Bars of the geometric mean end at the scaled network, not at the arithmetic mean.",
 )
 def scaling_is_geometric_mean(
     seed: Seed, *, dim: Annotated[int, Range(2, 12)] = 8,
@@ -318,7 +351,7 @@ def scaling_is_geometric_mean(
     rows = range(1, classes + 1)
     return equal(
         geometric, scaled, tol=1e-13, why="an identity: float64 rounding of sums of logits"
-    ).drawn(
+    ).named("probabilities of the geometric mean").drawn(
         Series("geometric mean", rows, geometric[0], style="bars"),
         Series("scaled weights", rows, scaled[0], "predicted", "points"),
         Series("arithmetic mean", rows, arithmetic_ensemble(logits, weights)[0], "other", "points"),
@@ -347,7 +380,7 @@ def dropout_is_adaptive_ridge(
     return equal(
         risk, square + price, tol=1e-12 * (1 + float(risk.abs().max())),
         why="an identity: float64 rounding",
-    ).drawn(
+    ).named("squared error, mean over all masks").drawn(
         Series("mean over all masks", keeps, risk),
         Series("residual + penalty", keeps, square + price, "predicted"),
         Series("residual", keeps, square, "other"), Series("penalty", keeps, price, "other"),
@@ -379,7 +412,7 @@ def dropout_breaks_coadaptation(
         gain.mean() - 3 * standard_error(gain), 1 / len(y),
         why="3 standard errors over cuts below the mean gain; less than one digit is no gain",
         detail=f"{with_dropout[-1].mean():.3f} against {without[-1].mean():.3f}",
-    ).drawn(
+    ).named("gain in accuracy, less 3 standard errors").drawn(
         Series(f"trained with {training}", shares[:-1], with_dropout[:-1].mean(dim=1),
                error=with_dropout[:-1].std(dim=1)),
         Series("trained plainly", shares[:-1], without[:-1].mean(dim=1), "other", "points",

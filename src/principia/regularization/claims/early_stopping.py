@@ -1,4 +1,20 @@
-r"""Early stopping: what is true of it, and what would refute it."""
+r"""Early stopping: what is true of it, and what would refute it.
+
+Knobs:
+    dim: Number of weights.
+    steps: Steps of gradient descent.
+    start: Where descent begins; the formula is that of a start at 0.
+    lr: Step size η.
+    form: The matching strength as it is, or as it is misprinted.
+    step: Step size of descent that stands for the flow; long steps are no flow.
+    patience: Checks without a new best after which training stops.
+    checks: Checks of the validation loss, if nothing stops them.
+    restore_best: Whether the best weights are put back; else the last ones are kept.
+    better: Which loss counts as better; told that more is, it waits for the worst.
+    draws: Independent problems that are averaged.
+    noise: Standard deviation of the noise on the targets.
+    problem: What is fit; with few features and no noise there is nothing to overfit.
+"""
 
 import math
 from typing import Annotated, Any, Literal
@@ -58,7 +74,7 @@ def gd_path_in_eigenbasis(
             Series(f"descent, {name}", at, descent[:, k], style="points"),
             Series(f"formula, {name}", at, expected[:, k], "predicted", "line"),
         ]
-    return equal_to_rounding(path, formula).drawn(
+    return equal_to_rounding(path, formula).named("weights along the path").drawn(
         *drawn, x="steps", y="share of the way along an eigenvector", log="x"
     )
 

@@ -1,4 +1,26 @@
-r"""Initialization: what is true of it, and what would refute it."""
+r"""Initialization: what is true of it, and what would refute it.
+
+Knobs:
+    n: Inputs of the layer.
+    m: Outputs of the layer.
+    reach: Half the width of the uniform law; of width σ its variance would be a third of σ².
+    depth: Layers of the network, one after the other.
+    width: Units of each layer.
+    draws: Independent draws, of all that is random, that are averaged.
+    form: The statement as it is, or as it is misprinted.
+    variance: What is claimed of the weights torch starts with; 1/n is three times too much.
+    sd: Standard deviation of the inputs.
+    largest: Most uniform factors in a product.
+    same: Inputs and outputs of the square layer, which has as many of both.
+    scheme: How weights are drawn; any other rule has another variance.
+    activation: What bends the sums of each layer; the logistic function has no mean of 0.
+    half: Half the rows of a matrix; its size is even.
+    matrices: Random matrices that are looked at.
+    value: What all weights and biases start with.
+    steps: Steps of gradient descent.
+    start: Whether hidden units start alike; from random weights they differ at once.
+    rescale: Whether the layers are rescaled at all; without it they start as they are drawn.
+"""
 
 import copy
 import itertools
@@ -25,6 +47,7 @@ from principia.lab.evidence import (
     equal,
     equal_to_rounding,
     every,
+    never,
     standard_error,
     within_errors,
 )
@@ -61,8 +84,7 @@ def uniform_and_gaussian_agree(
     m: Annotated[int, Range(500, 2000)] = 1250, reach: Literal["√3 σ", "σ"] = "√3 σ",
 ) -> Evidence:
     r"""$U[-\sqrt3\sigma,\sqrt3\sigma]$ has the variance $\sigma^2$ of $N(0,\sigma^2)$."""
-    rng, parts = seed.torch(), {}
-    edges = torch.linspace(-3.5, 3.5, 71, dtype=torch.float64)
+    rng, parts, edges = seed.torch(), {}, torch.linspace(-3.5, 3.5, 71, dtype=torch.float64)
     w = (edges[1:] + edges[:-1]) / 2
     normal, seen = (-(w**2) / 2).exp() / math.sqrt(2 * math.pi), []
     laws: tuple[tuple[Law, float], ...] = ("uniform", 1.8), ("normal", 3.0)  # E[w^4] / σ^4
@@ -217,7 +239,8 @@ def output_variance_is_input_variance(
         squares[draw] = z.square().mean(dim=1)
     measured, error = squares.mean(dim=0), standard_error(squares)
     claimed = spreads**2 if form == "correct" else spreads
-    return within_errors(measured[-1], claimed[-1], error=error[-1], why=DRAWN).drawn(
+    outputs = within_errors(measured[-1], claimed[-1], error=error[-1], why=DRAWN)
+    return outputs.named("variance of the outputs").drawn(
         Series("measured", spreads, measured, error=5 * error),
         Series("γ = sd²" if form == "correct" else "γ = sd", spreads, claimed, "predicted"),
         x="standard deviation of the inputs", y="variance of the outputs",
@@ -235,9 +258,8 @@ def product_of_uniforms(
 ) -> Evidence:
     r"""$Z=\prod_{i\le D}U_i$ has the density $(-\log z)^{D-1}/(D-1)!$, most of it near 0."""
     rng, found, pictures = seed.torch(), {}, []
-    nodes, weights = (torch.as_tensor(one) for one in np.polynomial.legendre.leggauss(30))
-    edges = torch.linspace(0.01, 0.99, 50, dtype=torch.float64)
-    z = (edges[1:] + edges[:-1]) / 2
+    nodes, weights = map(torch.as_tensor, np.polynomial.legendre.leggauss(30))
+    z = torch.linspace(0.02, 0.98, 49, dtype=torch.float64)  # the middles of bins, for the figure
     for D in (3, 2, largest):
         sign = -1 if form == "printed" and D % 2 else 1  # -log(z)^(D-1) as it stands
         # cells of equal probability of t = -log z, the last one endless
@@ -248,7 +270,7 @@ def product_of_uniforms(
         Z, density = rand(rng, D, draws).prod(dim=0), sign * product_uniform_logpdf(z, D).exp()
         counts = torch.bucketize(-Z.log(), t[1:-1]).bincount(minlength=CELLS)
         found[D] = density, shares, counts[:-1] / draws
-        seen = torch.histogram(Z, edges).hist / (draws * 0.02)
+        seen = torch.histogram(Z, 49, range=(0.01, 0.99)).hist / (draws * 0.02)
         pictures += [Series(f"{D} factors", z, seen), Series(f"D = {D}", z, density, "predicted")]
     densities, shares, counted = (torch.cat(ones) for ones in zip(*found.values(), strict=True))
     beyond = [product_uniform_logpdf(torch.tensor([-1.0, 0.0, 1.0, 2.0]), D) for D in (1, 2, 3)]
@@ -287,8 +309,7 @@ def he_keeps_second_moment(
 
 
 @claim(
-    control={"activation": "sigmoid"}, refutes=["means"],
-    source="LeCun, Bottou, Orr and Mueller 1998, sec. 4.4",
+    control={"activation": "sigmoid"}, refutes=["means"], source="LeCun et al. 1998, sec. 4.4",
 )
 def tanh_fits_the_assumption(
     seed: Seed, *, depth: Annotated[int, Range(2, 20)] = 8,
@@ -301,7 +322,7 @@ def tanh_fits_the_assumption(
     measured, error = means.mean(dim=0), standard_error(means)
     mlp, x = MLP([6, 9, 7, 4], activation="tanh", rng=rng).double(), randn(rng, 11, 6)
     found = depth_profile(mlp, x, rng=seed.child("output").torch())
-    states = mlp.activations(x.requires_grad_())
+    states = mlp.activations(x.clone().requires_grad_())
     slopes = torch.autograd.grad(states[-1], states, randn(seed.child("output").torch(), 11, 4))
     by_hand = [torch.stack([one.mean() for one in states]), *(
         torch.stack([one.square().mean() for one in ones]) for ones in (states, slopes))]
@@ -311,12 +332,12 @@ def tanh_fits_the_assumption(
             Series("assumed", [0, depth], [0, 0], "predicted"), x="layer", y="mean activation",
         ),
         "profile, by autograd": equal_to_rounding(torch.stack(found), torch.stack(by_hand)),
+        "it only looks": never([one.requires_grad for one in (x, *found)], why="no graph is left"),
     })
 
 
 @claim(
-    control={"form": "printed"}, refutes=["eigenvalues"],
-    source="W'W = I; for the uniform law Mezzadri 2007",
+    control={"form": "printed"}, refutes=["eigenvalues"], source="W'W = I; uniform: Mezzadri 2007",
     misprint=r"orthogonal matrices have eigenvalues $\pm1$",
 )
 def orthogonal_spectrum(
@@ -357,8 +378,7 @@ def orthogonal_preserves_norm(
 ) -> Evidence:
     r"""$W^\top W=I$ gives $\Vert Wx\Vert=\Vert x\Vert$ through any depth, forward and back."""
     rng, gain = seed.torch(), 1.0 if form == "correct" else math.sqrt(width)
-    layers = list(_stack([width] * (depth + 1), "identity"))[::2]  # without the activations
-    net = nn.Sequential(*layers)
+    net = nn.Sequential(*list(_stack([width] * (depth + 1), "identity"))[::2])  # no activations
     initialize_(net, "orthogonal", gain=gain, rng=rng)
     states = [randn(rng, INPUTS, width).requires_grad_()]
     for layer in net:
@@ -392,7 +412,7 @@ def dynamical_isometry(
         for name in (scheme, "lecun")
     )
     number, why = range(1, width + 1), "float64 rounding, layer by layer"
-    return equal(values, 1, tol=1e-8, why=why).drawn(
+    return equal(values, 1, tol=1e-8, why=why).named("singular values of the Jacobian").drawn(
         Series("measured", number, values), Series("isometry", number, values**0, "predicted"),
         Series("normal weights of the same variance", number, gaussian, "other"),
         x="number of the singular value", y="singular value", log="y",
@@ -419,32 +439,35 @@ def equal_start_stays_equal(
         units = [mlp.layers[0].weight, mlp.layers[1].weight, mlp.layers[2].weight.mT]
         spreads.append(max(float((one - one[0]).detach().abs().max()) for one in units))
     why = "the same sums; a matrix product may add those of its last rows in another order"
-    return equal(spreads, 0, tol=1e-10, why=why).drawn(
+    return equal(spreads, 0, tol=1e-10, why=why).named("differences of units").drawn(
         Series("measured", range(1, steps + 1), spreads, style="line"),
         Series("equal", [1, steps], [0, 0], "predicted"),
         x="step", y="largest difference between hidden units",
     )
 
 
-@claim(control={"rescale": False}, source="Mishkin and Matas 2016, alg. 1")
+@claim(control={"rescale": False}, refutes=["variance"], source="Mishkin and Matas 2016, alg. 1")
 def lsuv_unit_variance(
     seed: Seed, *, depth: Annotated[int, Range(2, 30)] = 10,
     width: Annotated[int, Range(16, 256)] = 64, activation: ActivationName = "gelu",
     rescale: bool = True,
 ) -> Evidence:
     r"""Rescaled one after the other, layers have outputs of variance 1, whatever is between."""
-    rng = seed.torch()
+    rng, shared = seed.torch(), nn.utils.skip_init(nn.Conv1d, width, width, 1).double()
     mlp = MLP([width] * (depth + 1), activation=activation, rng=rng).double()
     x = 3 * randn(rng, 200, width) + 1
-    shared = nn.utils.skip_init(nn.Conv1d, width, width, 1).double()
     several = nn.Sequential(nn.Unflatten(1, (width, 1)), shared, nn.ReLU(), shared)
     for net in (mlp, several):
         lsuv_(net, x, rng=rng) if rescale else initialize_(net, "orthogonal", rng=rng)
     pairs = zip(mlp.layers, mlp.activations(x), strict=False)  # no layer takes the last output
     outputs = [*(layer(one) for layer, one in pairs), several[:2](x)]  # its first use: see `lsuv_`
     variances = torch.stack([one.detach().var(correction=0) for one in outputs])
-    return equal_to_rounding(variances, torch.ones(depth + 1)).drawn(
-        Series("measured", range(1, depth + 1), variances[:-1]),
-        Series("rescaled", [1, depth], [1, 1], "predicted"),
-        x="layer", y="variance of its outputs", log="y",
-    )
+    condition = torch.stack([torch.linalg.cond(one.weight.detach()) for one in mlp.layers])
+    return every({
+        "variance": equal_to_rounding(variances, variances**0).drawn(
+            Series("measured", range(1, depth + 1), variances[:-1]),
+            Series("rescaled", [1, depth], [1, 1], "predicted"),
+            x="layer", y="variance of its outputs", log="y",
+        ),
+        "singular values are alike": equal_to_rounding(condition, condition**0),
+    })

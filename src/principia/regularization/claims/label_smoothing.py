@@ -1,7 +1,23 @@
-r"""Label smoothing: what is true of it, and what would refute it."""
+r"""Label smoothing: what is true of it, and what would refute it.
 
+Knobs:
+    classes: Number K of classes.
+    eps: Share ε of the label that is spread over the classes.
+    over: Over which classes it is spread; torch counts the label's own among them.
+    weights: How labels and the uniform law are weighed in the sum.
+    labels: Whether labels are smoothed; with hard ones the gap grows without end.
+    minimizer: Where the loss is said to be least: at the smoothed posterior, or at the clean one.
+    correction: Whether predictions are corrupted as labels are; if not, corruption is learned.
+    bins: Bins of confidence.
+    samples: Labels that are drawn.
+    confidence: Whether the model is as sure as it should be.
+    repaired: Whether what is wrong is repaired first; then nothing is left to refuse.
+"""
+
+import itertools
 import math
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Annotated, Any, Literal
 
 import numpy as np
@@ -64,11 +80,11 @@ def torch_is_the_uniform_case(
     by_labels = Supervised(F.cross_entropy)
     within = LabelSmoothing(eps).wrap(by_labels)(nn.Identity(), (logits, y), rng)
     default = LabelSmoothing().wrap(by_labels)(nn.Identity(), (logits, y), rng)
-    soft, at_last = randn(rng, rows, classes).softmax(dim=1), logits[:48].view(6, 8, classes)
+    soft, two = randn(rng, rows, classes).softmax(dim=1), (logits[:48, :2], y[:48] % 2)
     spread = LabelSmoothing(eps).wrap(by_labels)(nn.Identity(), (logits, soft), rng)
     places = LabelSmoothing(eps).wrap(Supervised(lambda found, wanted: F.cross_entropy(
         found.movedim(-1, 1), wanted.movedim(-1, 1))))
-    many = places(nn.Identity(), (at_last, y[:48].view(6, 8)), rng)
+    many = places(nn.Identity(), (two[0].view(6, 8, 2), two[1].view(6, 8)), rng)
     single = logits.detach().float()
     return every({
         name: equal(one.detach(), other.detach(), tol=1e-12, why="float64 rounding")
@@ -78,7 +94,7 @@ def torch_is_the_uniform_case(
             ("as a part, by default", default, F.cross_entropy(logits, y, label_smoothing=0.1)),
             ("as a part, distributions", spread,
              F.cross_entropy(logits, soft, label_smoothing=eps)),
-            ("as a part, several places", many, theirs(logits[:48], y[:48])),
+            ("as a part, several places", many, theirs(*two)),
         ]
     } | {"in single precision": equal(
         ours(single, y), theirs(single, y), tol=1e-5, why="float32 rounding of numbers below 50"
@@ -99,7 +115,8 @@ def loss_decomposes(
     smoothed = SoftCrossEntropy(uniform_confusion(classes, eps))(logits, y)
     rates = torch.linspace(0, 0.95, 20, dtype=torch.float64)
     seen = [SoftCrossEntropy(uniform_confusion(classes, float(one)))(logits, y) for one in rates]
-    return equal(smoothed, a * of_labels + b * of_uniform, tol=1e-12, why="rounding").drawn(
+    found = equal(smoothed, a * of_labels + b * of_uniform, tol=1e-12, why="rounding")
+    return found.named("smoothed cross-entropy").drawn(
         Series("smoothed cross-entropy", rates, seen, style="points"),
         Series("between labels and uniform", [0, 1], [float(of_labels), float(of_uniform)],
                "predicted", "line"),
@@ -128,7 +145,7 @@ def logit_gap_is_finite(
     gap = math.log((1 - eps + eps / classes) / (eps / classes))
     return equal(
         _gaps(logits, y), gap, tol=1e-6, why="the statement: descent has converged to this"
-    ).drawn(
+    ).named("gap between logits").drawn(
         Series("gap of the logits", at, seen, style="line"),
         Series("finite gap", [1, steps], [gap, gap], "predicted"),
         Series("ln t", at, [math.log(one) for one in at], "other"),
@@ -161,7 +178,7 @@ def minimizer_is_smoothed_posterior(
     wanted = posterior @ Pi.mT if minimizer == "Π p" else posterior
     return equal(
         found, wanted, tol=1e-8, why="the statement; Newton's last step ends at rounding"
-    ).drawn(
+    ).named("probabilities of the minimizer").drawn(
         Series("minimizer", range(classes), found[0], style="bars"),
         Series("Π p", range(classes), (posterior @ Pi.mT)[0], "predicted", "points"),
         Series("p", range(classes), posterior[0], "other", "points"),
@@ -329,10 +346,15 @@ def targets_are_distributions(
         others = [(logits, labels) for labels in (y, y.int(), y, soft, soft)]
     by_labels, by_classes = Supervised(F.cross_entropy), Supervised(
         lambda found, wanted: (F.cross_entropy if repaired else F.nll_loss)(found, wanted))
-    smoothed = [LabelSmoothing(0.1).wrap(one) for one in (by_labels, by_classes)]
+    failing = [Supervised(lambda found, wanted: found @ found[0, :1]), Supervised(_failing_later())]
+    losses = by_labels, by_classes, *failing
+    smoothed = [LabelSmoothing(0.1).wrap(one) for one in losses]
+    smoothed[3](nn.Identity(), (logits, y), rng)  # takes distributions, at first
+    own = [_own_error(partial(one, nn.Identity(), (logits, y), rng)) for one in smoothed[2:]]
     said = [_told(SoftCrossEntropy, each) for each in wrong]
     misled = [[way for way in ways if way in one] != its
               for one, its in zip(said, told, strict=True)]
+    misled += [f"column {some} with" not in one for one in said[3:7]]
     why = "a column that is no distribution is no target, one that is one is a target"
     return every({
         "others are refused": never(taken(wrong, *uses), why=why),
@@ -345,8 +367,34 @@ def targets_are_distributions(
              *taken([(logits, y)], lambda batch: smoothed[1](nn.Identity(), batch, rng))],
             why="they are no classes, or the loss takes no distributions",
         ),
-        "what is told": never(misled, why="the way out that there is, and no other"),
+        "what is told": never(misled, why="which column, and the way out that there is"),
+        "other errors are their own": never(
+            [not one for one in own], why="labels do no better, or distributions were taken before"
+        ),
     })
+
+
+def _failing_later() -> Callable[[Tensor, Tensor], Tensor]:
+    """Make a loss that computes with distributions only once, and with labels always."""
+    times = itertools.count()
+
+    def loss(found: Tensor, wanted: Tensor) -> Tensor:
+        if wanted.is_floating_point() and next(times):
+            raise RuntimeError("something else")
+        return found.sum()
+
+    return loss
+
+
+def _own_error(use: Callable[[], Any]) -> bool:
+    """Tell whether an error comes as it was raised, and not as a sentence of ours."""
+    try:
+        use()
+    except UsageError:
+        return False
+    except RuntimeError:
+        return True
+    return False
 
 
 def _told(use: Callable[[Any], Any], given: Any) -> str:

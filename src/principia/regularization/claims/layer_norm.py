@@ -1,4 +1,18 @@
-r"""Layer normalization: what is true of it, and what would refute it."""
+r"""Layer normalization: what is true of it, and what would refute it.
+
+Knobs:
+    samples: Samples of a batch.
+    dim: Features of a sample.
+    eps: The small δ beside the variance.
+    over: What mean and variance are taken over; over samples it is batch norm.
+    units: Units of each layer.
+    others: Samples that share the batch.
+    norm: The norm of which all this is said; others have other invariances.
+    factor: By how much weights, rows and samples are scaled.
+    statistics: Whether batch norm takes those of the batch, or constants, which forgive no change.
+    largest_mean: The largest mean of the features of a sample.
+    center: Whether samples are centered before RMS norm, which does not do so itself.
+"""
 
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
@@ -223,7 +237,12 @@ def lives_on_a_sphere(
     seed: Seed, *, samples: Annotated[int, Range(10, 1000)] = 200, dim: Dim = 16,
     norm: Literal["layer", "rms"] = "layer", eps: Annotated[float, Range(0, 1)] = 0.0,
 ) -> Evidence:
-    r"""A layer-normalized sample has $\Vert y\Vert=\sqrt d$ and $\sum_iy_i=0$."""
+    r"""A layer-normalized sample has $\Vert y\Vert=\sqrt d$ and $\sum_iy_i=0$.
+
+    Args:
+        eps: The small δ beside the variance; a large one pulls samples inside the sphere.
+        norm: The norm that is applied; RMS norm does not center.
+    """
     x = 1 + 2 * randn(seed.torch(), samples, dim)
     plain = [made(dim, eps=eps, elementwise_affine=False)(x) for made in (nn.LayerNorm, nn.RMSNorm)]
     y = normalize(x, -1, eps=eps) if norm == "layer" else plain[1]

@@ -1,4 +1,21 @@
-r"""Many tasks, few labels: what is true of it, and what would refute it."""
+r"""Many tasks, few labels: what is true of it, and what would refute it.
+
+Knobs:
+    tasks: Number of tasks.
+    width: Units of the trunk.
+    samples: Samples of the data.
+    heads: Whether each task has a head of its own; a shared one sees all losses.
+    k: Dimensions that the tasks share.
+    noise: Standard deviation of the noise on the targets.
+    tasks_are: Whether weights of all tasks lie in one subspace; if not, sharing is no help.
+    missing: Share of labels that are missing.
+    alpha: Weight of the reconstruction beside the labels.
+    mask: Whether missing labels are left out; else their filling counts as labels.
+    labels: Samples with a label.
+    unlabelled: Samples without any.
+    leading: How much longer the leading directions of the inputs are than the others.
+    labels_from: What labels depend on; the code leaves out every other direction.
+"""
 
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
@@ -107,7 +124,11 @@ def shared_subspace_helps(
     noise: Annotated[float, Range(0.05, 0.5)] = 0.3,
     tasks_are: Literal["related", "unrelated"] = "related",
 ) -> Evidence:
-    r"""Tasks $w_t\in$ one $k$-dimensional subspace: fit together they err far less than alone."""
+    r"""Tasks $w_t\in$ one $k$-dimensional subspace: fit together they err far less than alone.
+
+    Args:
+        samples: Samples of each task.
+    """
     rng, draws, n = seed.torch(), 20, samples
     basis = torch.linalg.qr(randn(rng, draws, INPUTS, k if tasks_are == "related" else INPUTS))[0]
     w = F.normalize(randn(rng, draws, tasks, basis.shape[-1]) @ basis.mT, dim=-1)
@@ -255,7 +276,11 @@ def unlabelled_data_finds_the_subspace(
     leading: Annotated[float, Range(2, 4)] = 3.0,
     labels_from: Literal["leading directions", "another direction"] = "leading directions",
 ) -> Evidence:
-    r"""Labels that depend on the leading directions of $x$: a code learned without labels helps."""
+    r"""Labels that depend on the leading directions of $x$: a code learned without labels helps.
+
+    Args:
+        k: Leading directions, and entries of the code.
+    """
     rng, most, tests = seed.torch(), 60, 200
     x = randn(rng, DRAWS, unlabelled + most + tests, NOISY)
     x[..., :k] *= leading  # no step below depends on how the axes are turned

@@ -1,18 +1,38 @@
-r"""Noise on inputs, weights, targets: what is true of it, and what would refute it."""
+r"""Noise on inputs, weights, targets: what is true of it, and what would refute it.
+
+Knobs:
+    samples: Points of the data.
+    dim: Number of inputs.
+    sigma: Standard deviation σ of the noise.
+    price: What a weight's square costs; without the number s of samples it is too little.
+    steepness: How steeply the function rises with its inputs.
+    largest: The largest σ that is tried, for a steepness of 1.
+    penalty: What is charged; the gradient alone leaves a term of second order.
+    units: Hidden units.
+    coefficient: The factor of σ² tr H; only a half is right.
+    steps: Steps of training.
+    runs: Runs that are averaged, each with noise of its own.
+    noise: What is noisy; without noise the end is as sharp as the start.
+    law: The law of the noise; one with a mean moves the minimizer.
+    classes: Number K of classes.
+    eps: Share ε of labels that are flipped.
+    share: What each other class gets; divided by K, the labels do not add up to 1.
+"""
 
 import math
-from typing import Annotated, Literal, final
+from typing import Annotated, Any, Literal, final
 
 import numpy as np
 import torch
 from jaxtyping import Float
-from torch import Tensor
+from torch import Tensor, nn
 from torch.autograd.functional import hessian
 from torch.func import vmap
 from torch.nn import functional as F
+from torch.nn.utils import parameters_to_vector
 from torch.optim import SGD
 
-from principia.lab.draws import randn
+from principia.lab.draws import drawn_anew, randn
 from principia.lab.evidence import (
     Evidence,
     Series,
@@ -29,7 +49,7 @@ from principia.lab.evidence import (
 )
 from principia.lab.params import Range
 from principia.lab.seeds import Seed
-from principia.lab.training import seeded_generators
+from principia.lab.training import Callback, Objective, Supervised, fit, seeded_generators
 from principia.optimization.problems import Problem, ScalarNet
 from principia.regression.ridge import ridge_path
 from principia.regularization.noise import (
@@ -198,6 +218,12 @@ def weight_noise_penalizes_curvature(
     one, two = excess(1), excess(2)
     next_term = (two.mean() - 4 * one.mean()).abs() / 12  # one is a σ² + b σ⁴, two 4 a σ² + 16 b σ⁴
 
+    line, look = drawn_anew(nn.Linear(3, 1), rng), _Look()
+    parts = [NoisyWeights(sigma), look]  # the noise comes before any other part, in any order
+    plain = SGD(line.parameters(), lr=0.1)
+    fit(line, (randn(rng, 8, 3), randn(rng, 8, 1)), Supervised(F.mse_loss), plain, steps=3,
+        callbacks=parts, seed=seed)
+
     pair = _TanhNet(randn(rng, 1, 2), rng)
     nodes, weights = _hermite()
     grid, mass = torch.cartesian_prod(nodes, nodes), torch.outer(weights, weights).flatten()
@@ -217,7 +243,30 @@ def weight_noise_penalizes_curvature(
             torch.stack([cloud.theta != start, given_up.theta != start]),
             why="the very numbers are put back",
         ),
+        "other parts see it": equal_to_rounding(
+            torch.stack(look.before), torch.stack(look.after), why="one noise for each loss"
+        ),
     })
+
+
+@final
+class _Look(Callback):
+    """Looks at the weights before and after a loss is computed."""
+
+    def __init__(self) -> None:
+        self.before: list[Tensor] = []
+        self.after: list[Tensor] = []
+
+    def wrap(self, objective: Objective) -> Objective:
+        """Look around the objective."""
+
+        def seen(model: Any, batch: tuple[Tensor, ...], rng: torch.Generator, /) -> Tensor:
+            self.before.append(parameters_to_vector(model.parameters()).detach())
+            loss = objective(model, batch, rng)
+            self.after.append(parameters_to_vector(model.parameters()).detach())
+            return loss
+
+        return seen
 
 
 @final
@@ -263,7 +312,8 @@ def weight_noise_flattens(
     sharpness = torch.stack(seen)
     # the flow of the penalized loss shrinks u² - v² at the rate 2 σ², along uv = 1
     apart = (6**2 - 6**-2) * torch.exp(-2 * sigma**2 * lr * torch.tensor(at).double())
-    return at_most(sharpness[-1], 4.0, why="the statement").drawn(
+    ended = at_most(sharpness[-1], 4.0, why="the statement")
+    return ended.named("largest curvature, mean over runs").drawn(
         Series("largest curvature, mean over runs", at, sharpness, style="line"),
         Series("flow with penalty σ² tr H / 2", at, (apart**2 + 4).sqrt(), "predicted", "line"),
         Series("flattest minimum", [0, steps], [2.0, 2.0], "bound"),

@@ -1,4 +1,23 @@
-r"""Norm constraints: what is true of it, and what would refute it."""
+r"""Norm constraints: what is true of it, and what would refute it.
+
+Knobs:
+    dim: Number of weights.
+    radius: Radius r of the ball.
+    points: Random points of the ball that might be closer.
+    onto: What points are moved onto; a sphere moves those inside, a box lets corners stick out.
+    samples: Labels that a model is fit to.
+    share: Radius of the ball, as a share of the length of the free solution.
+    steps: Steps of the optimizer; too few end before the solution.
+    optimizer: What takes the steps; plain SGD knows no ball.
+    weakest: The smallest price μ that is tried.
+    form: The statement as it is, or as it is misprinted.
+    grid: Prices that are tried, on a logarithmic grid.
+    risk: What is minimized; on a risk that is not convex, radii are jumped over.
+    l2: Weight decay of the risk, which makes its minimum unique.
+    bound: Largest length c of a row.
+    lr: Step size.
+    over: What the bound holds: rows, a whole matrix, or its columns, which are outgoing weights.
+"""
 
 import math
 from functools import partial
@@ -284,7 +303,7 @@ def nonconvex_breaks_the_match(
         why="a continuous path moves by a step of ln μ times |dr/d ln μ| = μ θ'(H + μI)⁻¹θ / r at "
         "most; 1 % for slopes between the points",
         detail=f"largest gap between radii; steps of ln μ {step:.4f}, slope at most {steepest:.3f}",
-    ).drawn(
+    ).named("largest gap between radii that are reached").drawn(
         Series("‖θ_μ‖", mus[:: grid // 300], radii[:: grid // 300]),
         x="price μ", y="radius that it reaches", log="x",
     )
@@ -320,7 +339,7 @@ def half_in_the_expansion(
     return slope(
         radii, error, 3.0, tol=0.1, why="3 in the limit; the fourth order is a tenth at most",
         labels=("distance from the minimum", "mean error of the expansion"),
-    )
+    ).named("order of what the expansion leaves")
 
 
 @claim(
@@ -337,7 +356,11 @@ def max_norm_rows_hold(
     lr: Annotated[float, Range(0.1, 100)] = 10.0, steps: Annotated[int, Range(10, 300)] = 100,
     over: Literal["rows", "matrix", "columns"] = "rows",
 ) -> Evidence:
-    r"""After every step no row is longer than $c$, and rows that were not are untouched."""
+    r"""After every step no row is longer than $c$, and rows that were not are untouched.
+
+    Args:
+        steps: Steps of the optimizer, each followed by a projection.
+    """
     rng, limit = seed.torch(), MaxNorm(bound, dim=1) if over == "columns" else MaxNorm(bound)
     x, y = randn(rng, 64, 1, 6, 6), torch.randint(3, (64,), generator=rng)
     model = nn.Sequential(  # without biases, which nothing holds: they would soon rule

@@ -1,4 +1,28 @@
-r"""Weight decay: what is true of it, and what would refute it."""
+r"""Weight decay: what is true of it, and what would refute it.
+
+Knobs:
+    lr: Step size η.
+    mu: Strength μ of the decay.
+    steps: Steps of the optimizer.
+    form: The formula as it is, or as it is misprinted.
+    optimizer: What takes the steps; what is said is true of SGD, and not of Adam.
+    largest: The largest product ημ that is tried inside; beyond 2, steps grow.
+    dim: Number of weights.
+    problems: Random quadratic risks that are solved.
+    share: What is predicted to be left along an eigenvector; twice the μ shrinks too far.
+    spread: How unequal the strengths of single weights are, as a deviation of their logarithm.
+    samples: Labels that a model is fit to.
+    tau: Width τ of the prior of the weights.
+    count: What the strength is divided by; without the number of samples it is no posterior.
+    sigma: Noise σ of the labels; without any there is nothing that decay could suppress.
+    data_sets: Independent sets of data that are averaged.
+    price: The strength that is said to be best; the price of a sum is s times too high.
+    alpha: Factor α of the first layer; with 1 nothing is rescaled.
+    width: Hidden units.
+    biases: Whether biases of the first layer are scaled, too; if not, the function changes.
+    lam: Price λ of each weight's absolute value.
+    penalty: What is priced, and how; squares, or steps without a threshold, leave no exact 0.
+"""
 
 import copy
 from collections.abc import Callable
@@ -257,7 +281,7 @@ def unequal_decay_does_not_diagonalize(
     found = _minimize(lambda theta: _quadratic(H, theta - best) + d / 2 * theta**2, best)
     printed = Q @ ((lam / (lam + d))[..., None] * (Q.mT @ best[..., None]))
     predicted = (shrinkage(H, d) @ best[..., None] if form == "correct" else printed)[..., 0]
-    return equal(found, predicted, tol=1e-8, why=CURVED).drawn(
+    return equal(found, predicted, tol=1e-8, why=CURVED).named("weights at the minimum").drawn(
         Series("weights", predicted.flatten(), found.flatten()),
         Series("found = formula", found.flatten(), found.flatten(), "predicted"),
         x=f"{form} formula", y="weight at the minimum, by L-BFGS",
@@ -282,7 +306,7 @@ def decay_is_a_gaussian_prior(
         return -likelihood.log_prob(theta.new_ones(())).sum(dim=-1) - prior
 
     mode = _minimize(surprise, start)
-    return equal(found, mode, tol=1e-8, why=MINIMIZED).drawn(
+    return equal(found, mode, tol=1e-8, why=MINIMIZED).named("weights of the posterior mode").drawn(
         Series(f"minimum with decay, μ = 1/({count} τ²)", taus, found.norm(dim=1)),
         Series("posterior mode", taus, mode.norm(dim=1), "predicted"),
         x="width τ of the prior", y="norm of the weights", log="x",

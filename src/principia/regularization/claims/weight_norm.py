@@ -1,4 +1,24 @@
-r"""Weight normalization: what is true of it, and what would refute it."""
+r"""Weight normalization: what is true of it, and what would refute it.
+
+Knobs:
+    units: Units of a layer.
+    inputs: Inputs of a layer.
+    samples: Samples of a batch.
+    axis: What has a length of its own: the rows, which are the units, or the columns.
+    projector: Whether the gradient is projected at right angles to v; without, it is too long.
+    lr: Step size η.
+    steps: Steps of gradient descent.
+    decay: Weight decay of the directions, which shortens them.
+    factor: The largest factor c of the directions.
+    tied: Whether lengths are scaled with the directions; then outputs change.
+    white: Whether inputs have covariance I; if not, the two norms differ.
+    workers: Workers that share a batch.
+    norm: What normalizes; batch norm makes the samples of a batch depend on each other.
+    depth: Layers of the network.
+    width: Units of each layer.
+    batch: On which batch the sums are looked at; on another one they are standard by chance only.
+    length: What is left of the unit's weights and of the spread of its sums; 0 is refused.
+"""
 
 import copy
 import re
@@ -332,7 +352,10 @@ def _sums(net: MLP, x: Tensor) -> Float[Tensor, "L B m"]:
     return torch.stack(found)
 
 
-@claim(control={"length": 1e-3}, source="by construction")
+@claim(
+    control={"length": 1e-3}, source="by construction",
+    refutes=["normalize_weights", "weight_norm_gradient", "data_dependent_init"],
+)
 def zero_has_no_direction(
     seed: Seed, *, units: Annotated[int, Range(4, 50)] = 7, inputs: Dim = 5,
     length: Annotated[float, Range(0, 1)] = 0.0,
@@ -356,15 +379,35 @@ def zero_has_no_direction(
         ),
         "data_dependent_init": _unit_refused(lambda: data_dependent_init(normal, x)),
     }
+    nothing = drawn_anew(copy.deepcopy(plain), rng)
+    nothing.weight.data.zero_()
+    turned = parametrizations.orthogonal(drawn_anew(copy.deepcopy(plain), rng))
+    told = [
+        words.format(name) in _refusal(lambda model=model: normalize_weights(model))
+        for layer, words in [
+            (nothing, "Unit 1 of {} has none"), (normal, "weights of {} are split already"),
+            (turned, "Those of {} have another parametrization"),
+        ]
+        for name, model in [(type(layer).__name__, layer), ("0", nn.Sequential(layer))]
+    ]
     why = "the number of the unit; 0 if nothing is refused"
-    return every({name: equal(found, number, tol=0, why=why) for name, found in wrong.items()})
+    found = {name: equal(found, number, tol=0, why=why) for name, found in wrong.items()}
+    return every({
+        **found, "the layer and what it lacks": never([not it for it in told], why="it is named"),
+    })
+
+
+def _refusal(call: Callable[[], Any]) -> str:
+    """Give the sentence with which something is refused; none if it is not."""
+    try:
+        call()
+    except UsageError as error:
+        return str(error)
+    return ""
 
 
 def _unit_refused(call: Callable[[], Any]) -> int:
     """Give the number of the unit that is told to be wrong."""
-    try:
-        call()
-    except UsageError as error:
-        named = re.search(r"Unit (\d+)", str(error))
-        return int(named[1]) if named else -1
-    return 0
+    refusal = _refusal(call)
+    named = re.search(r"Unit (\d+)", refusal)
+    return int(named[1]) if named else -bool(refusal)
