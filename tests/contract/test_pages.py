@@ -14,15 +14,18 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.estimator_checks import check_estimator
 
 from components import components_of_claims
+from drawings import complaints, plots_of
 from planting import guarded, remember_sound
 from principia.lab.course import catalog
 from principia.lab.course.formula import prose_to_unicode, to_mathml, to_unicode
 from principia.lab.evidence import Control
-from principia.lab.figures import finding_figure
+from principia.lab.figures import draw, drawn, finding_figure, picture_of
 from principia.lab.params import MADE_WITH, Choice, Maybe, Switch, UsageError, knobs_of
+from principia.lab.pictures import Plot
 from principia.lab.runs.models import load_model, save_model
 
 TESTS = Path(__file__).parents[1]
+MOST_WITHOUT_FIGURE = 25
 PAGES = [page for chapter in catalog.chapters() for page in chapter.pages]
 COMPONENTS = [(page, name) for page in PAGES for name in page.exports]
 CLAIMS = [(page, name) for page in PAGES for name in page.claim_names]
@@ -299,6 +302,58 @@ def test_claim_holds_and_every_part_can_fail(page, name, seeds):
     never = [part for part in parts if part not in able]
     assert not never, f"no control and no planted bug that names it refutes {never}"
     assert evidence.parts or evidence.name, "a number has a name: at_least(...).named('overlap')"
+    picture = picture_of(evidence)
+    assert not complaints(picture)
+    generic = isinstance(picture, Plot) and picture.generic
+    assert generic == bool(claim.no_figure), "a figure of its own, or a reason why it needs none"
+
+
+def test_few_claims_have_no_figure_of_their_own():
+    without = [f"{page.key}:{name}" for page, name in CLAIMS if page.claim(name).no_figure]
+    assert len(without) <= MOST_WITHOUT_FIGURE, without
+
+
+every_hero = pytest.mark.parametrize(
+    "page", [pytest.param(page, id=page.key) for page in PAGES if page.hero_name]
+)
+
+
+@every_hero
+@pytest.mark.usefixtures("untouched")
+def test_hero_says_what_it_shows_and_moves(page):
+    hero = page.hero()
+    assert hero.name == page.hero_name
+    assert hero.statement.endswith(".")
+    prose_to_unicode(hero.statement)
+    assert 2 <= len(hero.knobs) <= 4, "two or three knobs, and the one that moves"
+    for knob in hero.knobs.values():
+        assert knob.help.endswith("."), f"{knob.name} needs words, in Args:"
+        assert knob.accept(hero.key, knob.default) == knob.default
+        with pytest.raises(UsageError):
+            hero.picture(**{knob.name: knob.domain.bad()})
+    recording = hero.recording()
+    assert len(recording.values) >= 4, "a knob that moves it through more than a few pictures"
+    figure = draw(recording)  # which Plotly checks in full
+    assert len({json.dumps(drawn(one), sort_keys=True) for one in recording.pictures}) >= 4
+    assert len(figure.to_json()) < 1_500_000, "small enough to travel"
+    for one in (*recording.pictures, hero.picture()):
+        assert all(plot.series for plot in plots_of(one))
+    assert json.dumps(drawn(hero.picture())) == json.dumps(drawn(hero.picture()))
+
+
+@every_hero
+def test_every_knob_of_a_hero_changes_it_from_end_to_end(page):
+    hero = page.hero()
+    for name, knob in hero.knobs.items():
+        ends = ends_of(knob.domain)
+        pictures = {json.dumps(drawn(hero.picture(**{name: one}))) for one in ends}
+        assert len(pictures) > 1, f"{name} changes nothing"
+
+
+def ends_of(domain):
+    if isinstance(domain, Choice):
+        return domain.options
+    return (False, True) if isinstance(domain, Switch) else (domain.low, domain.high)
 
 
 @every_claim

@@ -54,7 +54,7 @@ def picture_of(evidence: Evidence) -> Picture:
             Series("measured", names, [leaf.measured for leaf in leaves], style="bars"),
             Series("expected", names, [leaf.expected for leaf in leaves], "predicted", "points"),
         ),
-        x="what was measured" if len(names) > 1 else "", y="number", generic=True,
+        x="what was measured", y="number",
     )
 
 

@@ -226,8 +226,8 @@ def _(mark: Surface, color: str) -> list[Trace]:
     return [
         _trace(
             "surface", x=_small(mark.x), y=_small(mark.y), z=_small(mark.z),
-            surfacecolor=_small(shown), opacity=mark.opacity, showscale=False, colorscale="Blues", name=mark.name,
-            hoverinfo="skip",
+            surfacecolor=_small(shown), opacity=mark.opacity, showscale=False, name=mark.name,
+            colorscale="Blues", hoverinfo="skip",
         )
     ]
 
