@@ -1,4 +1,33 @@
-r"""Convexity: what is true of it, and what would refute it."""
+r"""Convexity: what is true of it, and what would refute it.
+
+Knobs:
+    pairs: Pairs of points that are compared.
+    dim: Coordinates of a point; of the PSD cone, rows of a matrix.
+    region: The set that is drawn; all are tested.
+    members: Which points belong to a set; a boundary alone does not hold its segments.
+    function: The function that is drawn; one with two wells has a minimum that is not the lowest.
+    hessian_at: Where curvature is tested; at the minimum alone it says nothing of the rest.
+    starts: Points from which minimization or iteration starts.
+    tilt: How much deeper one of the two wells is.
+    steps: Steps from every start; after too few of them descent is not at its end.
+    grid: Weights between 0 and 1 that are tried.
+    weights: Whether the weights 0 and 1 count; at the ends a chord meets every function.
+    widest: How far out points lie, to either side.
+    convex: Whether f is strictly convex; one with a flat bottom has many minimizers.
+    says: How many minimizers are claimed; $e^x$ has none, so that it is not exactly one.
+    outer: What is applied to a convex f; h has to rise and to be convex, and tanh is not.
+    kept: Whether the hypotheses are kept; one broken in each is enough to lose convexity.
+    condition: Largest over least eigenvalue of the Hessian.
+    factor: Of $\mu$, how many times the least eigenvalue is claimed, which has to be 1; of a
+        contraction, its Lipschitz constant, which has to be below 1.
+    power: The power of x; all of these are flat at 0.
+    plus: What is added to the power; $x^2$ makes it strongly convex.
+    highest: The largest b up to which the slope of $e^x$ is sought.
+    constant: The constant that is claimed; none serves all b.
+    scaling: How H is rescaled; by one number it keeps its condition, row by row it does not.
+    c: Level of the constraint.
+    form: The sign before the multiplier; with a plus, minus the price comes out.
+"""
 
 import functools
 import math
@@ -100,7 +129,7 @@ def convex_function(
     line, t, ends, at = zoo.on_a_line(function, dim)
     origin = hessian_at == "the minimum" and function not in zoo.POSITIVE
     tested = torch.zeros(1) if origin else t[::14]
-    return equal(verdicts, truth, tol=0, why="yes or no").drawn(
+    return equal(verdicts, truth, tol=0, why="yes or no").named("verdict of a test").drawn(
         Series(f"f = {function}", t, line(t), "predicted"),
         Series("chord", ends, line(ends), "other"),
         Series("tangent", t, line(at) + grad(line)(at) * (t - at), "other"),
@@ -161,7 +190,8 @@ def strict_inequality(
         for name, f in zoo.STRICT.items()
     }
     mean = [Series(name, lam, gap.mean(dim=1), "other", "points") for name, gap in gaps.items()]
-    return never(torch.cat(list(gaps.values())) <= 0, why="a strict inequality").drawn(
+    below = never(torch.cat(list(gaps.values())) <= 0, why="a strict inequality")
+    return below.named("chords that do not lie above the function").drawn(
         *mean, Series("equality", [0, 1], [0, 0], "bound"),
         x="weight λ", y="mean height of chords above f",
     )

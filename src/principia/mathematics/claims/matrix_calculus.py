@@ -1,4 +1,27 @@
-r"""Matrix calculus: what is true of it, and what would refute it."""
+r"""Matrix calculus: what is true of it, and what would refute it.
+
+Knobs:
+    inputs: Inputs of the map whose Jacobian is high; of the one that is wide, outputs.
+    more: How many more outputs than inputs the first has, and inputs than outputs the other.
+    shape: How the numerator layout is printed, for n inputs and m outputs; n x m is its transpose.
+    dim: Size of the vectors, and of the matrices; where more sizes are needed, they lie near it.
+    maps: How many maps are composed.
+    order: Of the chain rule, in which order Jacobians are multiplied; of a contraction, in which
+        order the second tensor has the axes. Reversed, both are wrong.
+    draws: Random inputs at which a derivative is compared.
+    rule: The rule that is tried, or all; the last one is a misreading that fits in shape.
+    second: The other factor of the second term; without the transpose it needs a symmetric A.
+    skew: How far X is from symmetric; if it is not, the short forms of the rules are wrong.
+    formula: The derivative that is printed; the other one does not even have the right axes.
+    factor: What the Jacobian is multiplied by; the other one fits in shape and is wrong.
+    rank: The most axes of a tensor, factors and product alike.
+    size: The most entries along an axis.
+    active: How many entries share the maximum.
+    slope: Slope of a line through the kink of |x|; beyond 1 it rises above the function.
+    lr: Length of the first step, as a factor of the subgradient.
+    steps: How many steps are taken.
+    schedule: How steps shrink; where they do not, the best value stays above the minimum.
+"""
 
 import functools
 import itertools
@@ -107,7 +130,8 @@ def chain_rule(
     ordered = factors if order == "reversed" else factors[::-1]
     product = functools.reduce(functools.partial(contract, axes=1), ordered)
     whole = jacobian(lambda x: functools.reduce(lambda at, f: f(at), chain, x), x)
-    return _compared(product, whole, "product of the Jacobians", "Jacobian of the composition")
+    whole = _compared(product, whole, "product of the Jacobians", "Jacobian of the composition")
+    return whole.named("entry of the Jacobian of the composition")
 
 
 def _compared(
@@ -142,9 +166,9 @@ def _rules_hold(
         gaps[name] = (closed - found).abs().max() / (1 + found.abs().max())
         drawn.append(Series(name, closed.flatten()[:60], found.flatten()[:60], "other", "points"))
     worst = max(gaps, key=lambda name: gaps[name])
-    return equal_to_rounding(torch.stack(list(gaps.values())), 0.0, why=f"{SHARE} {worst}").drawn(
-        *drawn, x="closed form", y=AUTOGRAD
-    )
+    same = equal_to_rounding(torch.stack(list(gaps.values())), 0.0, why=f"{SHARE} {worst}")
+    same = same.named("relative error of the rule that errs most")
+    return same.drawn(*drawn, x="closed form", y=AUTOGRAD)
 
 
 def _drawn(rule: Rule, sizes: Mapping[str, int], rng: torch.Generator) -> list[Any]:
@@ -237,7 +261,7 @@ def vector_by_matrix(
     rule = RULES["vector_by_matrix"]
     X, a = _drawn(rule, {"m": dim, "n": dim}, seed.torch())
     claimed = rule.derivative(X, a) if formula == "delta a" else X.mT.expand(dim, dim, dim)
-    return _compared(claimed, rule.autograd(X, a))
+    return _compared(claimed, rule.autograd(X, a)).named("partial derivative of an entry of Xa")
 
 
 @claim(
@@ -346,7 +370,8 @@ def tensor_chain_rule(
 
     exact = jacrev(lambda W: loss(middle(W)))(W)
     outer = jacobian(loss, middle(W)) if factor == "dL/dy" else exact
-    return _compared(tensor_chain(outer, jacobian(middle, W)), exact, "contraction")
+    ours = tensor_chain(outer, jacobian(middle, W))
+    return _compared(ours, exact, "contraction").named("entry of the gradient of L by W")
 
 
 @claim(

@@ -1,4 +1,31 @@
-r"""Taylor expansion: what is true of it, and what would refute it."""
+r"""Taylor expansion: what is true of it, and what would refute it.
+
+Knobs:
+    order: The last order of the polynomial.
+    function: The function that is drawn or tried; $|x-a|^{2.5}$ has too few derivatives at its
+        kink.
+    a: The point around which the function is expanded.
+    first: The order from which the sum begins; from 1 it lacks the value at the point.
+    distance: How far from the point the rest is measured.
+    kernel: What the derivative is multiplied by in the integral; it needs the power n.
+    m: Order of the polynomial whose rest is measured.
+    points: Points at which derivatives are compared.
+    orders: The orders that are claimed, forward and central; prints say one too many of each.
+    eps: The step of a difference; one that is far too small drowns in rounding.
+    dim: Numbers that the function takes.
+    factor: What stands before the quadratic term; with 1 the curvature counts twice.
+    bend: How far the curved path swings aside of the straight one.
+    field: What is integrated; with a curl it is no gradient, and paths differ.
+    condition: Largest over least eigenvalue of the Hessian; gradient steps are slow where it is
+        large.
+    rule: How the steps are made; gradient steps neither arrive at once nor are alike in all
+        coordinates.
+    samples: Samples of the logistic regression whose loss is minimized.
+    l2: Weight of the squared norm that is added to the loss.
+    hessian: Whether each step has a new Hessian; with the first one errors fall only at a rate.
+    stretch: Largest over least factor by which A stretches a vector.
+    steps: How many steps are taken.
+"""
 
 import functools
 import math
@@ -424,7 +451,7 @@ def newton_affine_invariant(
 
     there = iterates(lambda z: f(torch.linalg.solve(A, z)), A @ x0)
     here = iterates(f, x0) @ A.mT
-    return equal_to_rounding(there, here).drawn(
+    return equal_to_rounding(there, here).named("coordinate of an iterate").drawn(
         Series("in coordinates Ax", there[:, 0], there[:, 1]),
         Series("A times those in x", here[:, 0], here[:, 1], "predicted"),
         x="first coordinate of Ax", y="second coordinate of Ax",
