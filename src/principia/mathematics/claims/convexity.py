@@ -100,6 +100,7 @@ def convex_set(
             Series("between them, outside", lost[:, 0], lost[:, 1], "bound", "points"),
             x="first coordinate", y="second coordinate",
         )
+    parts["epigraph"] = never(zoo.misjudged_at_a_graph(rng, in_epigraph), why="by definition")
     lam = torch.arange(1, 100).double()[:, None] / 100  # from 0 with weight λ to 1 it is 1 - λ
     found = is_convex_set(zoo.in_two_pieces, 0 * lam, 0 * lam + 1, lam[:, 0])
     return every({**parts, "gap": equal(found, 1 - lam[:, 0] < 0.305, tol=0, why="yes or no")})
@@ -126,14 +127,11 @@ def convex_function(
         ]
         verdicts.append([bool((gap <= rounding).all()) for gap in violations])
     truth = [[name in zoo.CONVEX] * 4 for name in zoo.FUNCTIONS]
-    line, t, ends, at = zoo.on_a_line(function, dim)
-    origin = hessian_at == "the minimum" and function not in zoo.POSITIVE
-    tested = torch.zeros(1) if origin else t[::14]
+    lines = zoo.on_a_line(function, dim, hessian_at == "the minimum")
+    kinds = ("predicted", "other", "other", "measured")
     return equal(verdicts, truth, tol=0, why="yes or no").named("verdict of a test").drawn(
-        Series(f"f = {function}", t, line(t), "predicted"),
-        Series("chord", ends, line(ends), "other"),
-        Series("tangent", t, line(at) + grad(line)(at) * (t - at), "other"),
-        Series("Hessian tested here", tested, line(tested)), x="t", y="f on a line",
+        *(Series(key, *lines[key], kind) for key, kind in zip(lines, kinds, strict=True)),
+        x="t", y="f on a line",
     )
 
 
@@ -314,7 +312,7 @@ def strict_not_strong(
     def f(x: Tensor) -> Tensor:
         return (x**power + (x**2 if plus == "x^2" else 0)).sum()
 
-    found = [strong_convexity(f, r.view(1, 1), -r.view(1, 1)) for r in radii]
+    found = [strong_convexity(f, *(r * zoo.TWO_PAIRS)) for r in radii]
     quotients, curvatures = map(torch.stack, zip(*found, strict=True))
     rate, limit = power - 2, power * (0.02 * widest) ** (power - 2)
     return every({
@@ -390,11 +388,13 @@ def contraction(
             claims += [claimed - bounds, found[1:] - f(found[:-1])]
             # what is left is at most L / (1 - L) times the last step
             far.append((found[-1:] - at).norm(dim=1) - L / (1 - L) * sizes[-1] - slack)
+    halved, _ = fixed_point(lambda x: x / 2, torch.ones(1).double(), 1e-300)  # as near as can be
     return every({
         "not farther": at_most(torch.cat(ends), 0, why="rounding is taken off"),
         "bound": at_most(torch.cat(far), 0, why="a theorem, when rounding is taken off"),
         "stops as soon as it may": never(torch.cat(early), why="the rule for what is left"),
         "its bounds": equal_to_rounding(torch.cat([one.flatten() for one in claims]), 0.0),
+        "ends at rounding": equal(len(halved), 50, tol=0, why="a step of 2^-49 is 8 roundings"),
     }).drawn(*drawn, x="step t", y="distance from the fixed point", log="y")
 
 

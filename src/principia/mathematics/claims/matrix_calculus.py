@@ -87,10 +87,12 @@ def layouts(
     more: Annotated[int, Range(1, 40)] = 2, shape: Literal["m x n", "n x m"] = "m x n",
 ) -> Evidence:
     r"""From $n$ to $m$ numbers, numerator layout is $m\times n$, denominator its transpose."""
-    rng, words, found, claimed, gaps = seed.torch(), [], [], [], []
+    rng, words, found, claimed, gaps, seen, modes = seed.torch(), [], [], [], [], [], []
     for m, n in ((inputs + more, inputs), (inputs, inputs + more)):  # forward and reverse mode
         f, x = _smooth(rng, (n,), (m,)), randn(rng, n)
-        numerator, denominator = jacobian(f, x), jacobian(f, x, layout="denominator")
+        numerator = jacobian(lambda x, f=f: (seen.append(x.requires_grad), f(x))[1], x)
+        denominator = jacobian(f, x, layout="denominator")
+        modes.append(seen[-1])  # in reverse mode f meets an x that asks for gradients
         printed = [m, n] if shape == "m x n" else [n, m]
         gaps += [numerator - jacrev(f)(x), denominator.mT - numerator]
         words += [f"{n} to {m}: {axis}" for axis in ("rows", "columns", "or rows", "or columns")]
@@ -107,6 +109,7 @@ def layouts(
             y="size of the Jacobian",
         ),
         "values": equal_to_rounding(torch.cat([one.flatten() for one in gaps]), 0.0),
+        "in reverse": equal(modes, [False, True], tol=0, why="a pass an output, not an input"),
     })
 
 
@@ -265,7 +268,7 @@ def vector_by_matrix(
 
 
 @claim(
-    control={"formula": "diag(e)"}, source="by definition",
+    control={"formula": "diag(e)"}, refutes=["rows", "entries"], source="by definition",
     misprint=r"$\nabla\max(x)=\mathrm{diag}(e_i)$, a matrix",
 )
 def max_gradient(
@@ -281,6 +284,7 @@ def max_gradient(
     entries = range(1, dim + 1)
     return every({
         "rows": equal(claimed.shape[1], 1, tol=0, why="a scalar has one gradient"),
+        "0 at a kink": equal_to_rounding(RULES["relu"].derivative(0 * x[0], x[0]), 0.0),
         "entries": equal_to_rounding(claimed, gradient[:, None].expand_as(claimed)),
     }).drawn(
         Series("x", entries, x[0], "other", "line"),
@@ -458,6 +462,7 @@ def subgradient_method_claim(
         "log-log slopes from step 100": at_most(
             rates, -0.4, why="-1/2 or less; the first steps and chance bend the line"),
         "the best never rises": never(rises, why="by definition"),
+        "a start is kept": never(x0.requires_grad, of=1, why="who asks may need it as it was"),
         "10 - (1 + 1/2 + ... + 1/t)": equal_to_rounding(far, starts.numpy() - harmonic),
         "bound": at_most(best, bound, slack=ROUNDING * bound, why="a theorem, up to rounding"),
     }).drawn(

@@ -29,11 +29,13 @@ Knobs:
 
 import functools
 import math
+from collections.abc import Callable
 from typing import Annotated, Literal
 
 import numpy as np
 import torch
 from torch import Tensor
+from torch.autograd.gradcheck import GradcheckError
 from torch.func import grad, vmap
 from torch.nn import functional as F
 
@@ -48,9 +50,10 @@ from principia.lab.evidence import (
     equal,
     equal_to_rounding,
     every,
+    never,
     slope,
 )
-from principia.lab.params import Range
+from principia.lab.params import Range, UsageError
 from principia.lab.seeds import Seed
 from principia.mathematics.matrix_calculus import jacobian
 from principia.mathematics.taylor import (
@@ -107,7 +110,8 @@ def taylor_coefficients_claim(
         }
     cube = torch.stack([points**3, 3 * points**2, 3 * points, 0 * points + 1, 0 * points])
     one = torch.eye(5)[:, :1].expand_as(cube)
-    found = [taylor_coefficients(f, points, 4) for f in (lambda x: x**3, torch.ones_like)]
+    weight = torch.ones((), requires_grad=True)  # of a function that has parameters
+    found = [taylor_coefficients(f, points, 4) for f in (lambda x: weight * x**3, torch.ones_like)]
     polynomials = equal_to_rounding(torch.stack(found), torch.stack([cube, one]))
     return every({**parts, "of polynomials": polynomials})
 
@@ -262,6 +266,8 @@ def finite_difference_floor(
         }
         guide = Series(f"best, {method}", [best_step(x, method)] * 2, [1e-12, 1e-2], "predicted")
         curves.append(guide)
+    restless = _refused(gradient_check, zoo.Restless(), inputs)
+    parts["restless gradients, refused"] = never(not restless, of=1, why="they are no derivatives")
     return every(parts).drawn(*curves, x="step ε", y="relative error", log="xy")
 
 
@@ -287,6 +293,7 @@ def second_order_model(
     model = quadratic_model(quadratic, x0)(d) + missing * curvature
     truth, lengths = vmap(quadratic)(x0 + d), torch.logspace(-1, -3, 9, dtype=d.dtype)
     near = lengths[:, None, None] * F.normalize(d, dim=1)
+    numbers = quadratic_model(quadratic, x0.clone().requires_grad_())(d)
     gaps = (quadratic_model(bent, x0)(near) - vmap(vmap(bent))(x0 + near)).square().mean(1).sqrt()
     return every({
         "quadratic": equal_to_rounding(model, truth).drawn(
@@ -297,6 +304,7 @@ def second_order_model(
             lengths, gaps, 3, tol=0.05, why="the next term bends the line by the length of d",
             labels=("length of d", "error of the model"),
         ),
+        "no graph to x0": never(numbers.requires_grad, of=1, why="a model is built at one point"),
     })
 
 
@@ -364,7 +372,9 @@ def newton_on_quadratic(
     for _ in range(10):
         gradients.append(gradients[-1] - grad(f)(gradients[-1]))  # L = 1
     plain, searched = (newton(f, x0, 3, line_search=one) for one in (False, True))
-    scaled = units * newton(lambda z: f(units * z), x0 / units, 1)[1]
+    scaled = units * newton(lambda z: 1e-40 * f(units * z), x0 / units, 1)[1]  # those of f, too
+    singular = [_refused(newton, lambda x, c=c: c * x.sum() ** 2 + x @ best, x0, 1)
+                for c in (0.0, 1e-40, 1.0)]
     reached = plain[1] if rule == "newton" else gradients[1]
     heights = [[float(f(x)) + 1e-32 for x in trace] for trace in (gradients, plain)]
     return every({
@@ -382,7 +392,17 @@ def newton_on_quadratic(
             newton(lambda x: f(x) - x @ x / 2, x0, 1, line_search=False)[1],
             x0 - torch.linalg.solve(H + (1 - 2 / condition) * eye, H @ (x0 - best) - x0),
         ),
+        "singular, refused": never(np.logical_not(singular), why="there is no step to take"),
     })
+
+
+def _refused(component: Callable[..., object], *arguments: object) -> bool:
+    """Tell whether a component complains in its words, or in those of gradcheck."""
+    try:
+        component(*arguments)
+    except (UsageError, GradcheckError):
+        return True
+    return False
 
 
 @claim(
