@@ -470,7 +470,7 @@ def kronecker(
     A, B, X = randn(rng, m, n), randn(rng, p, q), randn(rng, n, q)
     A2, B2 = randn(rng, n, m), randn(rng, q, p)
     listed = torch.ravel if vec == "row-major" else lambda M: M.mT.ravel()
-    many, big, moved = randn(rng, 3, n * q), torch.kron(A, B), listed(A @ X @ B.mT)
+    many, big, moved = randn(rng, 2, 3, n * q), torch.kron(A, B), listed(A @ X @ B.mT)
     y = randn(rng, 2, m * p)  # A2 and B2 lead back from where A and B lead to
     return every({
         "vec": _titled(equal_to_rounding(moved, big @ listed(X)), "(A⊗B) vec(X)", "vec(AXB')"),

@@ -110,8 +110,8 @@ def taylor_coefficients_claim(
         }
     cube = torch.stack([points**3, 3 * points**2, 3 * points, 0 * points + 1, 0 * points])
     one = torch.eye(5)[:, :1].expand_as(cube)
-    weight = torch.ones((), requires_grad=True)  # of a function that has parameters
-    found = [taylor_coefficients(f, points, 4) for f in (lambda x: weight * x**3, torch.ones_like)]
+    w = torch.ones((), requires_grad=True)  # of a function that has parameters
+    found = [taylor_coefficients(f, points, 4) for f in (lambda x: w * x * x * x, torch.ones_like)]
     polynomials = equal_to_rounding(torch.stack(found), torch.stack([cube, one]))
     return every({**parts, "of polynomials": polynomials})
 
