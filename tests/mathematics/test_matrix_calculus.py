@@ -62,6 +62,10 @@ def test_claims_catch_planted_bugs(old, new, claim):
          ["bound", "10 - (1 + 1/2 + ... + 1/t)"]),
         (".detach().cummin(dim=0).values", ".detach()", "subgradient_method",
          ["the best never rises"]),
+        ("x, values = x0.detach(), []", "x, values = x0, []", "subgradient_method",
+         ["a start is kept"]),
+        ("x.numel() < y.numel()", "x.numel() > y.numel()", "layouts", ["in reverse"]),
+        ("(b @ x > 0) * b", "(b @ x >= 0) * b", "max_gradient", ["0 at a kink"]),
     ],
 )
 def test_parts_catch_planted_bugs(old, new, claim, parts):

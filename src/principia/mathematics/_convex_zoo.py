@@ -42,6 +42,8 @@ FLAT: Mapping[str, Function] = {"flat": lambda x: (x.abs() - 1).relu().square()}
 RISING: Mapping[str, Function] = {  # non-decreasing functions; tanh is not convex
     "exp": torch.exp, "relu squared": lambda u: u.relu().square(), "tanh": torch.tanh,
 }
+# from -1 to 1, and from 3 to 2, where powers are steeper
+TWO_PAIRS = torch.tensor([[[1], [3]], [[-1], [2]]], dtype=torch.float64)
 NORMS: Mapping[float, Function] = {
     1: lambda v: v.abs().sum(), 2: torch.linalg.vector_norm, math.inf: lambda v: v.abs().max(),
 }
@@ -65,8 +67,8 @@ def steepest_ways(W: Tensor) -> Tensor:
     return torch.cat([torch.eye(W.shape[1]).to(W), W.sign(), torch.linalg.svd(W).Vh[:1]])
 
 
-def on_a_line(name: str, dim: int) -> tuple[Function, Tensor, Tensor, Tensor]:
-    """Give a function on a line, with places on it, the ends of a chord and a point between."""
+def on_a_line(name: str, dim: int, local: bool) -> dict[str, tuple[Tensor, Tensor]]:
+    """Show a function on a line, a chord, a tangent, and where its Hessian is tested."""
     positive = name in POSITIVE
     ray = torch.ones(dim) if positive else torch.tensor([1.0, -0.5, *[0.0] * (dim - 2)])
     low, left, at, right, high = (0.1, 0.2, 1.0, 3, 3.5) if positive else (-1.4, -1.2, 0.7, 1, 1.4)
@@ -74,7 +76,24 @@ def on_a_line(name: str, dim: int) -> tuple[Function, Tensor, Tensor, Tensor]:
     def f(t: Tensor) -> Tensor:
         return FUNCTIONS[name](t[..., None] * ray)
 
-    return f, torch.linspace(low, high, 141), torch.tensor([left, right]), torch.tensor(at)
+    t, ends, point = torch.linspace(low, high, 141), torch.tensor([left, right]), torch.tensor(at)
+    tested = torch.zeros(1) if local and not positive else t[::14]
+    return {
+        f"f = {name}": (t, f(t)), "chord": (ends, f(ends)),
+        "tangent": (t, f(point) + grad(f)(point) * (t - point)),
+        "Hessian tested here": (tested, f(tested)),
+    }
+
+
+def misjudged_at_a_graph(
+    rng: torch.Generator, in_epigraph: Callable[..., Tensor], tol: float = 0.1
+) -> Tensor:
+    """Ask for heights on a graph, and below by more or less than a share of 1 + |height|."""
+    heights, shares = 3 * randn(rng, 40, 3), torch.tensor([0, 0.9, 1.1], dtype=torch.float64)
+    heights[0] = 0
+    x = (heights + tol * shares * (1 + heights.abs()))[..., None]  # the function is x itself
+    tolerant, exact = (in_epigraph(torch.sum, x, heights, **asked) for asked in ({"tol": tol}, {}))
+    return torch.stack([tolerant != (shares <= 1), exact != (shares == 0)])
 
 
 class Region(NamedTuple):

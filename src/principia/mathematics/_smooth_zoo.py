@@ -5,6 +5,7 @@ Some send back gradients that are wrong by a known share, so that a check of gra
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -58,3 +59,29 @@ def layers(rng: torch.Generator, X: Tensor) -> tuple[nn.Module, nn.Module, float
 
 def _nothing(weights: Tensor) -> Tensor:
     return (weights - weights.detach()).sum()
+
+
+class Restless(nn.Module):
+    """Sends back gradients that differ, by less than anybody measures, from call to call."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Give x itself."""
+        return _Restless.apply(x)  # type: ignore[return-value]
+
+
+class _Restless(torch.autograd.Function):
+    generate_vmap_rule = True
+    calls = 0
+
+    @staticmethod
+    def forward(x: Tensor) -> Tensor:  # type: ignore[override]
+        return x.clone()
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        pass
+
+    @staticmethod
+    def backward(ctx: Any, sent: Tensor) -> Tensor:  # type: ignore[override]
+        _Restless.calls += 1
+        return sent * (1 + 1e-9 * _Restless.calls)

@@ -1,4 +1,33 @@
-r"""Convexity: what is true of it, and what would refute it."""
+r"""Convexity: what is true of it, and what would refute it.
+
+Knobs:
+    pairs: Pairs of points that are compared.
+    dim: Coordinates of a point; of the PSD cone, rows of a matrix.
+    region: The set that is drawn; all are tested.
+    members: Which points belong to a set; a boundary alone does not hold its segments.
+    function: The function that is drawn; one with two wells has a minimum that is not the lowest.
+    hessian_at: Where curvature is tested; at the minimum alone it says nothing of the rest.
+    starts: Points from which minimization or iteration starts.
+    tilt: How much deeper one of the two wells is.
+    steps: Steps from every start; after too few of them descent is not at its end.
+    grid: Weights between 0 and 1 that are tried.
+    weights: Whether the weights 0 and 1 count; at the ends a chord meets every function.
+    widest: How far out points lie, to either side.
+    convex: Whether f is strictly convex; one with a flat bottom has many minimizers.
+    says: How many minimizers are claimed; $e^x$ has none, so that it is not exactly one.
+    outer: What is applied to a convex f; h has to rise and to be convex, and tanh is not.
+    kept: Whether the hypotheses are kept; one broken in each is enough to lose convexity.
+    condition: Largest over least eigenvalue of the Hessian.
+    factor: Of $\mu$, how many times the least eigenvalue is claimed, which has to be 1; of a
+        contraction, its Lipschitz constant, which has to be below 1.
+    power: The power of x; all of these are flat at 0.
+    plus: What is added to the power; $x^2$ makes it strongly convex.
+    highest: The largest b up to which the slope of $e^x$ is sought.
+    constant: The constant that is claimed; none serves all b.
+    scaling: How H is rescaled; by one number it keeps its condition, row by row it does not.
+    c: Level of the constraint.
+    form: The sign before the multiplier; with a plus, minus the price comes out.
+"""
 
 import functools
 import math
@@ -71,6 +100,7 @@ def convex_set(
             Series("between them, outside", lost[:, 0], lost[:, 1], "bound", "points"),
             x="first coordinate", y="second coordinate",
         )
+    parts["epigraph"] = never(zoo.misjudged_at_a_graph(rng, in_epigraph), why="by definition")
     lam = torch.arange(1, 100).double()[:, None] / 100  # from 0 with weight λ to 1 it is 1 - λ
     found = is_convex_set(zoo.in_two_pieces, 0 * lam, 0 * lam + 1, lam[:, 0])
     return every({**parts, "gap": equal(found, 1 - lam[:, 0] < 0.305, tol=0, why="yes or no")})
@@ -97,14 +127,11 @@ def convex_function(
         ]
         verdicts.append([bool((gap <= rounding).all()) for gap in violations])
     truth = [[name in zoo.CONVEX] * 4 for name in zoo.FUNCTIONS]
-    line, t, ends, at = zoo.on_a_line(function, dim)
-    origin = hessian_at == "the minimum" and function not in zoo.POSITIVE
-    tested = torch.zeros(1) if origin else t[::14]
-    return equal(verdicts, truth, tol=0, why="yes or no").drawn(
-        Series(f"f = {function}", t, line(t), "predicted"),
-        Series("chord", ends, line(ends), "other"),
-        Series("tangent", t, line(at) + grad(line)(at) * (t - at), "other"),
-        Series("Hessian tested here", tested, line(tested)), x="t", y="f on a line",
+    lines = zoo.on_a_line(function, dim, hessian_at == "the minimum")
+    kinds = ("predicted", "other", "other", "measured")
+    return equal(verdicts, truth, tol=0, why="yes or no").named("verdict of a test").drawn(
+        *(Series(key, *lines[key], kind) for key, kind in zip(lines, kinds, strict=True)),
+        x="t", y="f on a line",
     )
 
 
@@ -161,7 +188,8 @@ def strict_inequality(
         for name, f in zoo.STRICT.items()
     }
     mean = [Series(name, lam, gap.mean(dim=1), "other", "points") for name, gap in gaps.items()]
-    return never(torch.cat(list(gaps.values())) <= 0, why="a strict inequality").drawn(
+    below = never(torch.cat(list(gaps.values())) <= 0, why="a strict inequality")
+    return below.named("chords that do not lie above the function").drawn(
         *mean, Series("equality", [0, 1], [0, 0], "bound"),
         x="weight λ", y="mean height of chords above f",
     )
@@ -284,7 +312,7 @@ def strict_not_strong(
     def f(x: Tensor) -> Tensor:
         return (x**power + (x**2 if plus == "x^2" else 0)).sum()
 
-    found = [strong_convexity(f, r.view(1, 1), -r.view(1, 1)) for r in radii]
+    found = [strong_convexity(f, *(r * zoo.TWO_PAIRS)) for r in radii]
     quotients, curvatures = map(torch.stack, zip(*found, strict=True))
     rate, limit = power - 2, power * (0.02 * widest) ** (power - 2)
     return every({
@@ -360,11 +388,13 @@ def contraction(
             claims += [claimed - bounds, found[1:] - f(found[:-1])]
             # what is left is at most L / (1 - L) times the last step
             far.append((found[-1:] - at).norm(dim=1) - L / (1 - L) * sizes[-1] - slack)
+    halved, _ = fixed_point(lambda x: x / 2, torch.ones(1).double(), 1e-300)  # as near as can be
     return every({
         "not farther": at_most(torch.cat(ends), 0, why="rounding is taken off"),
         "bound": at_most(torch.cat(far), 0, why="a theorem, when rounding is taken off"),
         "stops as soon as it may": never(torch.cat(early), why="the rule for what is left"),
         "its bounds": equal_to_rounding(torch.cat([one.flatten() for one in claims]), 0.0),
+        "ends at rounding": equal(len(halved), 50, tol=0, why="a step of 2^-49 is 8 roundings"),
     }).drawn(*drawn, x="step t", y="distance from the fixed point", log="y")
 
 

@@ -1,4 +1,14 @@
-r"""Groups: what is true of it, and what would refute it."""
+r"""Groups: what is true of it, and what would refute it.
+
+Knobs:
+    n: Numbers on the clock face, which are added modulo n.
+    sides: Sides of the polygon whose turns and reflections make a group.
+    points: Points that are permuted.
+    operation: What is done with two numbers; only addition modulo n makes a group of them.
+    claimed: What is said of $S_3$; that it commutes is wrong.
+    subsets: What is moved through the group; sets that are no subgroups do not split it.
+    action: From which side an element multiplies; from the right, products come in reverse.
+"""
 
 import itertools
 from typing import Annotated, Literal
@@ -185,7 +195,8 @@ def latin_square(
     seen = [F.one_hot(torch.stack([one, one.mT]), len(one)).amax(dim=2) for one in tables]
     different = [one.sum(dim=2) for one in seen]  # (2, n)
     shares = torch.cat([one / len(table) for one, table in zip(different, tables, strict=True)], 1)
-    return equal(shares, 1, tol=0, why=EXACT).drawn(
+    shown = equal(shares, 1, tol=0, why=EXACT).named("share of all elements in a row or column")
+    return shown.drawn(
         *_by_element(("ab", "ba"), different[0], n), x="element a", y="different products"
     )
 

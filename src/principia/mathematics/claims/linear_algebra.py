@@ -1,4 +1,36 @@
-r"""Matrices: what is true of it, and what would refute it."""
+r"""Matrices: what is true of it, and what would refute it.
+
+Knobs:
+    matrices: Random matrices that are looked at.
+    dim: Rows of a square matrix; of a Gram matrix, coordinates of a point.
+    minors: Which minors judge whether A is PSD; fewer than all principal ones can be fooled.
+    vectors: Which x are tried in $x^\top Ax$; along the axes alone one sees only the diagonal.
+    symmetric: Whether A is symmetric; if not, minors say nothing about $x^\top Ax$.
+    sets: Random sets of points, each of which gives a Gram matrix.
+    points: Points of a set, which are the rows of its Gram matrix.
+    power: Power of the distance in the RBF kernel; above 2 it is not PSD, nor is the Laplacian.
+    offset: What the polynomial kernel adds to the dot product; below 0 it is not PSD.
+    kind: Which matrices are factored; an indefinite one has no factor.
+    order: How three factors are moved in a trace; it changes unless they stay in their circle.
+    inner: The product whose trace is a dot product, which needs a transpose; of Woodbury's formula,
+        what stands in the small system, which has to be the inverse of C.
+    rows: Rows of the matrix; of two that are multiplied, of the left one.
+    columns: Columns of the matrix; of two that are multiplied, of the left one.
+    Q: What A is multiplied by; what is not orthogonal changes its norm.
+    ratio: Each singular value as a share of the one before; near 1 power iteration is slow.
+    pairs: Pairs of matrices whose product is compared with its bound.
+    norm: What is called the size of a matrix; its largest entry bounds neither products nor
+        vectors.
+    n: Rows of the matrix that is to be inverted.
+    k: Rank of what is added to it, and rows of the small system.
+    form: How the other side is written; with A on the wrong side it is another matrix.
+    rank: How many singular values are not 0; where it is below both sides, nothing inverts W.
+    sigma2: The largest ridge; only one far below the squared singular values errs in proportion.
+    few: The shorter side of W.
+    many: The longer side of W.
+    inverse_from: From which side the inverse multiplies; from the other there is no identity.
+    vec: How a matrix becomes one vector; column after column, the two factors change places.
+"""
 
 import functools
 import itertools
@@ -438,7 +470,7 @@ def kronecker(
     A, B, X = randn(rng, m, n), randn(rng, p, q), randn(rng, n, q)
     A2, B2 = randn(rng, n, m), randn(rng, q, p)
     listed = torch.ravel if vec == "row-major" else lambda M: M.mT.ravel()
-    many, big, moved = randn(rng, 3, n * q), torch.kron(A, B), listed(A @ X @ B.mT)
+    many, big, moved = randn(rng, 2, 3, n * q), torch.kron(A, B), listed(A @ X @ B.mT)
     y = randn(rng, 2, m * p)  # A2 and B2 lead back from where A and B lead to
     return every({
         "vec": _titled(equal_to_rounding(moved, big @ listed(X)), "(A⊗B) vec(X)", "vec(AXB')"),

@@ -1,4 +1,27 @@
-r"""Matrix calculus: what is true of it, and what would refute it."""
+r"""Matrix calculus: what is true of it, and what would refute it.
+
+Knobs:
+    inputs: Inputs of the map whose Jacobian is high; of the one that is wide, outputs.
+    more: How many more outputs than inputs the first has, and inputs than outputs the other.
+    shape: How the numerator layout is printed, for n inputs and m outputs; n x m is its transpose.
+    dim: Size of the vectors, and of the matrices; where more sizes are needed, they lie near it.
+    maps: How many maps are composed.
+    order: Of the chain rule, in which order Jacobians are multiplied; of a contraction, in which
+        order the second tensor has the axes. Reversed, both are wrong.
+    draws: Random inputs at which a derivative is compared.
+    rule: The rule that is tried, or all; the last one is a misreading that fits in shape.
+    second: The other factor of the second term; without the transpose it needs a symmetric A.
+    skew: How far X is from symmetric; if it is not, the short forms of the rules are wrong.
+    formula: The derivative that is printed; the other one does not even have the right axes.
+    factor: What the Jacobian is multiplied by; the other one fits in shape and is wrong.
+    rank: The most axes of a tensor, factors and product alike.
+    size: The most entries along an axis.
+    active: How many entries share the maximum.
+    slope: Slope of a line through the kink of |x|; beyond 1 it rises above the function.
+    lr: Length of the first step, as a factor of the subgradient.
+    steps: How many steps are taken.
+    schedule: How steps shrink; where they do not, the best value stays above the minimum.
+"""
 
 import functools
 import itertools
@@ -64,10 +87,12 @@ def layouts(
     more: Annotated[int, Range(1, 40)] = 2, shape: Literal["m x n", "n x m"] = "m x n",
 ) -> Evidence:
     r"""From $n$ to $m$ numbers, numerator layout is $m\times n$, denominator its transpose."""
-    rng, words, found, claimed, gaps = seed.torch(), [], [], [], []
+    rng, words, found, claimed, gaps, seen, modes = seed.torch(), [], [], [], [], [], []
     for m, n in ((inputs + more, inputs), (inputs, inputs + more)):  # forward and reverse mode
         f, x = _smooth(rng, (n,), (m,)), randn(rng, n)
-        numerator, denominator = jacobian(f, x), jacobian(f, x, layout="denominator")
+        numerator = jacobian(lambda x, f=f: (seen.append(x.requires_grad), f(x))[1], x)
+        denominator = jacobian(f, x, layout="denominator")
+        modes.append(seen[-1])  # in reverse mode f meets an x that asks for gradients
         printed = [m, n] if shape == "m x n" else [n, m]
         gaps += [numerator - jacrev(f)(x), denominator.mT - numerator]
         words += [f"{n} to {m}: {axis}" for axis in ("rows", "columns", "or rows", "or columns")]
@@ -84,6 +109,7 @@ def layouts(
             y="size of the Jacobian",
         ),
         "values": equal_to_rounding(torch.cat([one.flatten() for one in gaps]), 0.0),
+        "in reverse": equal(modes, [False, True], tol=0, why="a pass an output, not an input"),
     })
 
 
@@ -107,7 +133,8 @@ def chain_rule(
     ordered = factors if order == "reversed" else factors[::-1]
     product = functools.reduce(functools.partial(contract, axes=1), ordered)
     whole = jacobian(lambda x: functools.reduce(lambda at, f: f(at), chain, x), x)
-    return _compared(product, whole, "product of the Jacobians", "Jacobian of the composition")
+    whole = _compared(product, whole, "product of the Jacobians", "Jacobian of the composition")
+    return whole.named("entry of the Jacobian of the composition")
 
 
 def _compared(
@@ -142,9 +169,9 @@ def _rules_hold(
         gaps[name] = (closed - found).abs().max() / (1 + found.abs().max())
         drawn.append(Series(name, closed.flatten()[:60], found.flatten()[:60], "other", "points"))
     worst = max(gaps, key=lambda name: gaps[name])
-    return equal_to_rounding(torch.stack(list(gaps.values())), 0.0, why=f"{SHARE} {worst}").drawn(
-        *drawn, x="closed form", y=AUTOGRAD
-    )
+    same = equal_to_rounding(torch.stack(list(gaps.values())), 0.0, why=f"{SHARE} {worst}")
+    same = same.named("relative error of the rule that errs most")
+    return same.drawn(*drawn, x="closed form", y=AUTOGRAD)
 
 
 def _drawn(rule: Rule, sizes: Mapping[str, int], rng: torch.Generator) -> list[Any]:
@@ -237,11 +264,11 @@ def vector_by_matrix(
     rule = RULES["vector_by_matrix"]
     X, a = _drawn(rule, {"m": dim, "n": dim}, seed.torch())
     claimed = rule.derivative(X, a) if formula == "delta a" else X.mT.expand(dim, dim, dim)
-    return _compared(claimed, rule.autograd(X, a))
+    return _compared(claimed, rule.autograd(X, a)).named("partial derivative of an entry of Xa")
 
 
 @claim(
-    control={"formula": "diag(e)"}, source="by definition",
+    control={"formula": "diag(e)"}, refutes=["rows", "entries"], source="by definition",
     misprint=r"$\nabla\max(x)=\mathrm{diag}(e_i)$, a matrix",
 )
 def max_gradient(
@@ -257,6 +284,7 @@ def max_gradient(
     entries = range(1, dim + 1)
     return every({
         "rows": equal(claimed.shape[1], 1, tol=0, why="a scalar has one gradient"),
+        "0 at a kink": equal_to_rounding(RULES["relu"].derivative(0 * x[0], x[0]), 0.0),
         "entries": equal_to_rounding(claimed, gradient[:, None].expand_as(claimed)),
     }).drawn(
         Series("x", entries, x[0], "other", "line"),
@@ -346,7 +374,8 @@ def tensor_chain_rule(
 
     exact = jacrev(lambda W: loss(middle(W)))(W)
     outer = jacobian(loss, middle(W)) if factor == "dL/dy" else exact
-    return _compared(tensor_chain(outer, jacobian(middle, W)), exact, "contraction")
+    ours = tensor_chain(outer, jacobian(middle, W))
+    return _compared(ours, exact, "contraction").named("entry of the gradient of L by W")
 
 
 @claim(
@@ -433,6 +462,7 @@ def subgradient_method_claim(
         "log-log slopes from step 100": at_most(
             rates, -0.4, why="-1/2 or less; the first steps and chance bend the line"),
         "the best never rises": never(rises, why="by definition"),
+        "a start is kept": never(x0.requires_grad, of=1, why="who asks may need it as it was"),
         "10 - (1 + 1/2 + ... + 1/t)": equal_to_rounding(far, starts.numpy() - harmonic),
         "bound": at_most(best, bound, slack=ROUNDING * bound, why="a theorem, up to rounding"),
     }).drawn(

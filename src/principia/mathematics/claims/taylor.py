@@ -1,12 +1,41 @@
-r"""Taylor expansion: what is true of it, and what would refute it."""
+r"""Taylor expansion: what is true of it, and what would refute it.
+
+Knobs:
+    order: The last order of the polynomial.
+    function: The function that is drawn or tried; $|x-a|^{2.5}$ has too few derivatives at its
+        kink.
+    a: The point around which the function is expanded.
+    first: The order from which the sum begins; from 1 it lacks the value at the point.
+    distance: How far from the point the rest is measured.
+    kernel: What the derivative is multiplied by in the integral; it needs the power n.
+    m: Order of the polynomial whose rest is measured.
+    points: Points at which derivatives are compared.
+    orders: The orders that are claimed, forward and central; prints say one too many of each.
+    eps: The step of a difference; one that is far too small drowns in rounding.
+    dim: Numbers that the function takes.
+    factor: What stands before the quadratic term; with 1 the curvature counts twice.
+    bend: How far the curved path swings aside of the straight one.
+    field: What is integrated; with a curl it is no gradient, and paths differ.
+    condition: Largest over least eigenvalue of the Hessian; gradient steps are slow where it is
+        large.
+    rule: How the steps are made; gradient steps neither arrive at once nor are alike in all
+        coordinates.
+    samples: Samples of the logistic regression whose loss is minimized.
+    l2: Weight of the squared norm that is added to the loss.
+    hessian: Whether each step has a new Hessian; with the first one errors fall only at a rate.
+    stretch: Largest over least factor by which A stretches a vector.
+    steps: How many steps are taken.
+"""
 
 import functools
 import math
+from collections.abc import Callable
 from typing import Annotated, Literal
 
 import numpy as np
 import torch
 from torch import Tensor
+from torch.autograd.gradcheck import GradcheckError
 from torch.func import grad, vmap
 from torch.nn import functional as F
 
@@ -21,9 +50,10 @@ from principia.lab.evidence import (
     equal,
     equal_to_rounding,
     every,
+    never,
     slope,
 )
-from principia.lab.params import Range
+from principia.lab.params import Range, UsageError
 from principia.lab.seeds import Seed
 from principia.mathematics.matrix_calculus import jacobian
 from principia.mathematics.taylor import (
@@ -80,7 +110,8 @@ def taylor_coefficients_claim(
         }
     cube = torch.stack([points**3, 3 * points**2, 3 * points, 0 * points + 1, 0 * points])
     one = torch.eye(5)[:, :1].expand_as(cube)
-    found = [taylor_coefficients(f, points, 4) for f in (lambda x: x**3, torch.ones_like)]
+    w = torch.ones((), requires_grad=True)  # of a function that has parameters
+    found = [taylor_coefficients(f, points, 4) for f in (lambda x: w * x * x * x, torch.ones_like)]
     polynomials = equal_to_rounding(torch.stack(found), torch.stack([cube, one]))
     return every({**parts, "of polynomials": polynomials})
 
@@ -235,6 +266,8 @@ def finite_difference_floor(
         }
         guide = Series(f"best, {method}", [best_step(x, method)] * 2, [1e-12, 1e-2], "predicted")
         curves.append(guide)
+    restless = _refused(gradient_check, zoo.Restless(), inputs)
+    parts["restless gradients, refused"] = never(not restless, of=1, why="they are no derivatives")
     return every(parts).drawn(*curves, x="step ε", y="relative error", log="xy")
 
 
@@ -260,6 +293,7 @@ def second_order_model(
     model = quadratic_model(quadratic, x0)(d) + missing * curvature
     truth, lengths = vmap(quadratic)(x0 + d), torch.logspace(-1, -3, 9, dtype=d.dtype)
     near = lengths[:, None, None] * F.normalize(d, dim=1)
+    numbers = quadratic_model(quadratic, x0.clone().requires_grad_())(d)
     gaps = (quadratic_model(bent, x0)(near) - vmap(vmap(bent))(x0 + near)).square().mean(1).sqrt()
     return every({
         "quadratic": equal_to_rounding(model, truth).drawn(
@@ -270,6 +304,7 @@ def second_order_model(
             lengths, gaps, 3, tol=0.05, why="the next term bends the line by the length of d",
             labels=("length of d", "error of the model"),
         ),
+        "no graph to x0": never(numbers.requires_grad, of=1, why="a model is built at one point"),
     })
 
 
@@ -337,7 +372,9 @@ def newton_on_quadratic(
     for _ in range(10):
         gradients.append(gradients[-1] - grad(f)(gradients[-1]))  # L = 1
     plain, searched = (newton(f, x0, 3, line_search=one) for one in (False, True))
-    scaled = units * newton(lambda z: f(units * z), x0 / units, 1)[1]
+    scaled = units * newton(lambda z: 1e-40 * f(units * z), x0 / units, 1)[1]  # those of f, too
+    singular = [_refused(newton, lambda x, c=c: c * x.sum() ** 2 + x @ best, x0, 1)
+                for c in (0.0, 1e-40, 1.0)]
     reached = plain[1] if rule == "newton" else gradients[1]
     heights = [[float(f(x)) + 1e-32 for x in trace] for trace in (gradients, plain)]
     return every({
@@ -355,7 +392,17 @@ def newton_on_quadratic(
             newton(lambda x: f(x) - x @ x / 2, x0, 1, line_search=False)[1],
             x0 - torch.linalg.solve(H + (1 - 2 / condition) * eye, H @ (x0 - best) - x0),
         ),
+        "singular, refused": never(np.logical_not(singular), why="there is no step to take"),
     })
+
+
+def _refused(component: Callable[..., object], *arguments: object) -> bool:
+    """Tell whether a component complains in its words, or in those of gradcheck."""
+    try:
+        component(*arguments)
+    except (UsageError, GradcheckError):
+        return True
+    return False
 
 
 @claim(
@@ -424,7 +471,7 @@ def newton_affine_invariant(
 
     there = iterates(lambda z: f(torch.linalg.solve(A, z)), A @ x0)
     here = iterates(f, x0) @ A.mT
-    return equal_to_rounding(there, here).drawn(
+    return equal_to_rounding(there, here).named("coordinate of an iterate").drawn(
         Series("in coordinates Ax", there[:, 0], there[:, 1]),
         Series("A times those in x", here[:, 0], here[:, 1], "predicted"),
         x="first coordinate of Ax", y="second coordinate of Ax",
