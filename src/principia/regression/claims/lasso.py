@@ -1,4 +1,29 @@
-r"""Lasso: what is true of it, and what would refute it."""
+r"""Lasso: what is true of it, and what would refute it.
+
+Knobs:
+    draws: Functions of one number that are minimized.
+    inverted: Whether the threshold is $\lambda h$ instead of $\lambda/h$.
+    lam: The price $\lambda$ on the absolute weights.
+    samples: Samples, the rows of $X$.
+    threshold: The share of $\lambda$ at which weights vanish; 1/4 goes with this objective.
+    alpha: The price on the absolute weights, beside half the mean loss.
+    exchanged: Whether the weights of the lasso and of ridge change places.
+    features: Features, the columns of $X$, each with its weight.
+    share: The price as a share of the one at which all weights vanish.
+    solution: Whose weights are tested; those of ridge solve another problem.
+    prices: Prices at which the weights are compared.
+    converted: Whether a price is converted to the convention of scikit-learn.
+    restarts: Whether FISTA forgets its momentum when it leads uphill; without it is slow.
+    problems: Independent problems that are solved.
+    factor: The price in units of the least one that empties the model; below 1 weights appear.
+    steps: Steps of the solver, at each of which the bound is tested.
+    step: The step in units of $1/L$; beyond 2 it diverges.
+    momentum: Whether steps look ahead, as in FISTA; without it they are those of ISTA.
+    path: Whose weights are followed; those of ridge bend everywhere.
+    sigma: The standard deviation of the noise in the targets.
+    scale: The scale $b$ of the prior; narrow ones set weights to 0.
+    prior: The law of the weights before any data; that of Gauss leads to ridge instead.
+"""
 
 import itertools
 import math
@@ -67,19 +92,17 @@ def soft_threshold_claim(
     for one in (alone, iter(several)):
         soft_threshold_(one, 0.7)
     in_place = torch.stack([alone, *(one.flatten() for one in several)])
-    return every(
-        {
-            "in place": equal_to_rounding(in_place, soft_threshold(center, 0.7).expand(3, -1)),
-            "minimum": equal(best, predicted, tol=1e-6, why="flat to rounding within 1e-7").drawn(
-                Series("best of a grid", center, best),
-                Series("soft threshold", center, predicted, "predicted", "points"),
-                x="θ*", y="θ",
-            ),
-            "three cases": never(
-                (predicted == 0) != (center.abs() <= threshold), why="0 exactly inside, else not"
-            ),
-        }
-    )
+    return every({
+        "in place": equal_to_rounding(in_place, soft_threshold(center, 0.7).expand(3, -1)),
+        "minimum": equal(best, predicted, tol=1e-6, why="flat to rounding within 1e-7").drawn(
+            Series("best of a grid", center, best),
+            Series("soft threshold", center, predicted, "predicted", "points"),
+            x="θ*", y="θ",
+        ),
+        "three cases": never(
+            (predicted == 0) != (center.abs() <= threshold), why="0 exactly inside, else not"
+        ),
+    })
 
 
 def _grid_argmin(f: Callable[[Tensor], Tensor], reach: Tensor) -> Tensor:
@@ -107,7 +130,8 @@ def threshold_follows_objective(
     y = X @ torch.randn(20, generator=rng, dtype=torch.float64)
     w = fista(X, y, lasso_alpha(lam, samples, loss="sum", penalty="half"))
     predicted = soft_threshold(X.T @ y, threshold * lam)
-    return equal(w, predicted, tol=1e-8, why=CONVERGED)
+    found = equal(w, predicted, tol=1e-8, why=CONVERGED)
+    return found.named("weights")
 
 
 @claim(
@@ -125,22 +149,20 @@ def exact_zeros(
         sparse, ridge = ridge, sparse
     theirs = _sklearn(X, y, alpha)
     place, known = torch.arange(200), truth.abs().argsort(descending=True)
-    return every(
-        {
-            "zeros of the lasso": at_least(
-                (sparse == 0).sum(), 101, why="more than half; 180 are 0 in truth"
-            ).drawn(
-                Series("measured", place, sparse[known]),
-                Series("ridge", place, ridge[known], "other", "points"),
-                Series("truth", place, truth[known], "predicted"),
-                x="coefficient, by its true size", y="value",
-            ),
-            "scikit-learn has the same": equal(
-                sparse == 0, theirs == 0, tol=0, why="one minimum, so one set of zeros"
-            ),
-            "zeros of ridge": equal((ridge == 0).sum(), 0, tol=0, why="a count"),
-        }
-    )
+    return every({
+        "zeros of the lasso": at_least(
+            (sparse == 0).sum(), 101, why="more than half; 180 are 0 in truth"
+        ).drawn(
+            Series("measured", place, sparse[known]),
+            Series("ridge", place, ridge[known], "other", "points"),
+            Series("truth", place, truth[known], "predicted"),
+            x="coefficient, by its true size", y="value",
+        ),
+        "scikit-learn has the same": equal(
+            sparse == 0, theirs == 0, tol=0, why="one minimum, so one set of zeros"
+        ),
+        "zeros of ridge": equal((ridge == 0).sum(), 0, tol=0, why="a count"),
+    })
 
 
 def _ridge(X: Tensor, y: Tensor, alpha: float) -> Tensor:
@@ -312,13 +334,11 @@ def empty_above_lambda_max(
     ours = fista(X, y, torch.stack([high, low], dim=1))  # (problems, 2, d)
     theirs = torch.stack([_sklearn(*one) for one in zip(X, y, high.tolist(), strict=True)])
     why = "a theorem: coefficients are exactly 0, or not"
-    return every(
-        {
-            "FISTA at the limit": equal((ours[:, 0] != 0).sum(-1), 0, tol=0, why=why),
-            "scikit-learn at the limit": equal((theirs != 0).sum(-1), 0, tol=0, why=why),
-            "just below": at_least((ours[:, 1] != 0).sum(-1), 1, why=why),
-        }
-    )
+    return every({
+        "FISTA at the limit": equal((ours[:, 0] != 0).sum(-1), 0, tol=0, why=why),
+        "scikit-learn at the limit": equal((theirs != 0).sum(-1), 0, tol=0, why=why),
+        "just below": at_least((ours[:, 1] != 0).sum(-1), 1, why=why),
+    })
 
 
 @claim(control={"step": 2.2}, refutes=["bound"], source="Beck and Teboulle 2009, theorem 3.1")
@@ -360,18 +380,16 @@ def _rate(
         path = proximal_iterates(X[0], y[0], 10 * prices[0], **how, restart=restart)
         ours.append(torch.stack(list(itertools.islice(path, 60)))[:, 0])
         theirs.append(_published(X[0], y[0], 10 * prices[0], 60, **how, restart=restart))
-    return every(
-        {
-            "bound": at_most(error / limit, 1.0, slack=1e-9, why=why).drawn(
-                Series("F − F*", t[:, 0], error[:, 0].clamp_min(1e-16), style="line"),
-                Series("bound", t[:, 0], limit[:, 0], role="bound"),
-                x="step t (first problem)", y="error", log="xy",
-            ),
-            "iterates": equal(
-                torch.stack(ours), torch.stack(theirs), tol=1e-8, why="60 steps of rounding"
-            ),
-        }
-    )
+    return every({
+        "bound": at_most(error / limit, 1.0, slack=1e-9, why=why).drawn(
+            Series("F − F*", t[:, 0], error[:, 0].clamp_min(1e-16), style="line"),
+            Series("bound", t[:, 0], limit[:, 0], role="bound"),
+            x="step t (first problem)", y="error", log="xy",
+        ),
+        "iterates": equal(
+            torch.stack(ours), torch.stack(theirs), tol=1e-8, why="60 steps of rounding"
+        ),
+    })
 
 
 def _published(
@@ -419,7 +437,8 @@ def piecewise_linear_path(
         grams = X.T @ X + len(y) * alphas[:, None, None] * torch.eye(features)
         w = torch.linalg.solve(grams, X.T @ y)
     first, middle, last = w.unflatten(0, (-1, 3)).unbind(1)  # (segments, d)
-    return equal(first + last, 2 * middle, tol=1e-8, why=CONVERGED).drawn(
+    straight = equal(first + last, 2 * middle, tol=1e-8, why=CONVERGED)
+    return straight.named("sum of the weights at both ends of a stretch").drawn(
         *(Series(f"w{j + 1}", alphas, w[:, j], "other") for j in range(min(features, 6))),
         Series("knots", knots, torch.zeros_like(knots), "predicted", "points"),
         x="α", y="coefficient",
@@ -447,4 +466,5 @@ def laplace_prior(
         at = _grid_argmin(lambda v: surprise(line + v[..., None] * unit), X.new_tensor([8.0]))  # noqa: B023
         mode = line + at * unit
     w = fista(X, y, sigma**2 / (len(y) * scale))
-    return equal(mode, w, tol=1e-5, why="a log density of 1e2 is flat to rounding within 1e-6")
+    flat = "a log density of 1e2 is flat to rounding within 1e-6"
+    return equal(mode, w, tol=1e-5, why=flat).named("mode of the posterior")

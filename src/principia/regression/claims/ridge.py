@@ -1,4 +1,21 @@
-r"""Ridge regression: what is true of it, and what would refute it."""
+r"""Ridge regression: what is true of it, and what would refute it.
+
+Knobs:
+    samples: Samples, the rows of $X$.
+    dim: Features, the columns of $X$, each with its weight.
+    lam: The price $\lambda$ on the squared weights.
+    price: What multiplies $I$ in the equations; the other form forgets a factor of the loss.
+    factor: How many times the price scikit-learn is given.
+    few: The smaller side of $X$.
+    many: The larger side of $X$.
+    dual_price: The price in the dual system; without one it need not have a solution.
+    sigma2: The variance of the noise in the targets.
+    tau: The variance of the weights in the prior.
+    rule: Whether weights are scaled or moved by a threshold, which is what the lasso does.
+    rank: Independent columns of $X$; fewer than columns leave weights undecided.
+    limit: What weights should tend to as the price vanishes; normal equations have no inverse.
+    denominator: Whether residuals are divided by $1-H_{ii}$; without it they are too small.
+"""
 
 import itertools
 from collections.abc import Callable
@@ -59,7 +76,7 @@ def _minimizes(
     alpha = lam if misprinted else ridge_alpha(lam, samples, loss=loss, penalty="half")
     found = _argmin(lambda w: _objective(X, y, w, lam, loss, "half"), dim)
     why = f"L-BFGS stops at a gradient of {FLAT:g}, over a curvature of λ at least"
-    return equal(found, _solved(X, y, alpha), tol=1e-8, why=why)
+    return equal(found, _solved(X, y, alpha), tol=1e-8, why=why).named("best weights")
 
 
 def _problem(seed: Seed, samples: int, dim: int, *outputs: int) -> tuple[Tensor, Tensor]:
@@ -160,7 +177,11 @@ def svd_shrinkage(
     seed: Seed, *, samples: Samples = 40, dim: Dim = 8, lam: Price = 5.0,
     factor: Literal["d² / (d² + lambda)", "d / (d + lambda)"] = "d² / (d² + lambda)",
 ) -> Evidence:
-    r"""Ridge shrinks the fit along $u_i$ by $d_i^2/(d_i^2+\lambda)$; least squares keeps it."""
+    r"""Ridge shrinks the fit along $u_i$ by $d_i^2/(d_i^2+\lambda)$; least squares keeps it.
+
+    Args:
+        factor: The share of the fit that is kept, of a singular value $d$; it needs squares.
+    """
     X, Y = _problem(seed, samples, dim, 3)
     U, d, _ = torch.linalg.svd(X, full_matrices=False)
     size = d if factor == "d / (d + lambda)" else d**2
@@ -223,7 +244,11 @@ def map_estimate(
     sigma2: Annotated[float, Range(0.05, 0.5)] = 0.3, tau: Annotated[float, Range(0.6, 10)] = 2.0,
     price: Literal["sigma2 / tau", "tau / sigma2"] = "sigma2 / tau",
 ) -> Evidence:
-    r"""With prior $N(0,\tau I)$ the posterior mode is ridge at $\lambda=\sigma^2/\tau$."""
+    r"""With prior $N(0,\tau I)$ the posterior mode is ridge at $\lambda=\sigma^2/\tau$.
+
+    Args:
+        price: The price that goes with the prior; its inverse is another one.
+    """
     X, y = _problem(seed, samples, dim)
 
     def surprise(w: Tensor) -> Tensor:

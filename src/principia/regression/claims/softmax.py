@@ -1,4 +1,26 @@
-r"""Softmax regression: what is true of it, and what would refute it."""
+r"""Softmax regression: what is true of it, and what would refute it.
+
+Knobs:
+    classes: Classes, each with its score.
+    shift: What is added to all scores.
+    factor: By what scores are multiplied besides; this changes probabilities, a shift does not.
+    inner: The sign inside of the Jacobian; a plus is wrong.
+    width: How far scores spread.
+    convert: Whether the loss is converted from nats to bits.
+    through: Whether the squared loss sees the scores or a softmax of them.
+    size: How large scores are that float32 has to bear.
+    method: How the logarithm is taken; naively, the sum of exponentials overflows.
+    dim: Features of a sample.
+    reference: The direction of the logistic function; both classes have a say in it.
+    l2: The price on the squared weights; it decides what the data leave open.
+    rows: Whether all rows of $W$ move by the vector or only one, which changes the scores.
+    solver: How the minimum is sought; Adam comes only near it.
+    samples: Samples from which is learned.
+    loss: What is minimized; weights of the least squared error are no logits.
+    folds: Parts of the data, each held out once.
+    repetitions: Independent data sets.
+    estimator: What estimates the risk; the training data flatter.
+"""
 
 import math
 from typing import Annotated, Any, Literal
@@ -163,7 +185,8 @@ def two_classes_is_logistic(
     x = _scores(seed.child("x"), 300, dim)
     w0, w1 = model.weight.detach()
     direction = w1 - w0 if reference == "w₁ - w₀" else w1
-    return equal_to_rounding(model(x).softmax(-1)[:, 1], (x @ direction).sigmoid())
+    ours = model(x).softmax(-1)[:, 1]
+    return equal_to_rounding(ours, (x @ direction).sigmoid()).named("probability of class 1")
 
 
 @claim(control={"rows": "one"}, refutes=["probabilities"], source="by definition; Bridle 1990")
