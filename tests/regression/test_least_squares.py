@@ -62,6 +62,8 @@ def test_claims_catch_planted_bugs(old, new, claim):
          ["one of the path"]),
         ("max(X.shape) * torch.finfo(X.dtype).eps", "0", "pseudo_inverse_limit",
          ["minimum at the limit", "gradient at the limit"]),
+        ("max(X.shape) * torch.finfo(X.dtype).eps", "min(X.shape) * torch.finfo(X.dtype).eps",
+         "pseudo_inverse_limit", ["what counts as 0"]),
         ("return U @ U.mT", "return 2 * U @ U.mT", "normal_equations", ["hat", "idempotent"]),
         ("torch.linalg.lstsq(X, columns", "torch.linalg.lstsq(X.float().double(), columns",
          "conditioning_squared", ["lstsq is stable"]),

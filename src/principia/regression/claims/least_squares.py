@@ -175,12 +175,12 @@ def _unlike_numpy(rng: torch.Generator) -> Evidence:
             inputs = X.clone().requires_grad_(shape[-1] == 2)
             found.append(solve(inputs, targets).detach().flatten())
             known.append((inverse @ columns).flatten())
-    tall, Y = randn(rng, 40, 3) * torch.tensor([1.0, 9.0, 0.1]) + 2, randn(rng, 40, 2)
+    tall, Y = randn(rng, 5000, 3) * torch.tensor([1.0, 9.0, 0.1]) + 2, randn(rng, 5000, 2)
     for middle, mild in itertools.product((None, tall.mean(0)), (0.0, 1e9)):
         R, shares = few_rows(tall, Y, middle=middle, mild=mild)  # Q'X and Q'Y of X = QR
         whole = tall if middle is None else tall - middle
-        found += [(R.mT @ R).flatten(), (R.mT @ shares).flatten()]
-        known += [(whole.mT @ whole).flatten(), (whole.mT @ Y).flatten()]
+        found += [(R.mT @ R).flatten() / 5000, (R.mT @ shares).flatten() / 5000]
+        known += [(whole.mT @ whole).flatten() / 5000, (whole.mT @ Y).flatten() / 5000]
     cut = torch.diag(torch.tensor([1.0, 0.1, 0.01], dtype=torch.float64))
     found.append(lstsq(cut, cut.sum(1), rcond=0.05))
     known.append(torch.tensor([1.0, 1.0, 0.0], dtype=torch.float64))
@@ -219,7 +219,24 @@ def pseudo_inverse_limit(
         ),
         "minimum at the limit": equal_to_rounding(half_mean_square(w, X, y), least),
         "gradient at the limit": equal_to_rounding(_gradient(w, X, y), torch.zeros(10)),
+        "what counts as 0": _faint(),
     })
+
+
+def _faint() -> Evidence:
+    """Count singular values that differ from rounding, where they are half of it or twice as much.
+
+    Rounding is as many units of the largest value as the longer side of X has entries, as in NumPy.
+    """
+    eps, found, known = torch.finfo(torch.float64).eps, [], []
+    for (s, d), share in itertools.product(((3, 2), (50, 2), (2, 50)), (0.5, 2.0)):
+        X = torch.zeros(s, d, dtype=torch.float64)
+        X[0, 0], X[1, 1] = 2.0, 2.0 * share * max(s, d) * eps
+        y, many = X.sum(dim=1), X.expand(200, s, d)
+        w = [pinv_path(X, X.new_zeros(1))[0] @ y, lstsq(X, y), *lstsq(many, y.expand(200, s))]
+        found += [hat_matrix(X).trace(), *(one.sum() for one in w)]
+        known += [1 + (share > 1)] * (1 + len(w))
+    return equal_to_rounding(found, known)
 
 
 @claim(

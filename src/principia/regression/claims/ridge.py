@@ -18,6 +18,7 @@ Knobs:
 """
 
 import itertools
+import warnings
 from collections.abc import Callable
 from typing import Annotated, Any, Literal, get_args
 
@@ -165,7 +166,23 @@ def sklearn_convention(
         "gradients of the eight conventions": equal(
             gradients, 0, tol=rounding, why="rounding of sums of the size of X'y"
         ),
+        "a constant column is told": _told(X[:10, :1], y[:10]),
     })
+
+
+def _told(X: Tensor, y: Tensor) -> Evidence:
+    """Count warnings of a column that would be an intercept with a price, for a column beside X."""
+    zero, alpha, found = 0 * X, X.new_tensor([1.0]), []
+    bent = torch.cat([zero[:4] + 1, zero[4:-1], zero[-1:] + 1])  # alike at both ends only
+    for other in (zero + 3, zero, bent):
+        wide = torch.cat([X, other], dim=1)
+        for center, rows in ((False, 10), (True, 10), (False, 1)):
+            with warnings.catch_warnings(record=True) as noted:
+                warnings.simplefilter("always")
+                ridge_path(wide[:rows], y[:rows], alpha, center=center)
+                effective_dof(wide[:rows], alpha, center=center)
+            found.append(len(noted))
+    return equal(found, [2, *[0] * 8], tol=0, why="one for each call, and only where there is one")
 
 
 @claim(
@@ -331,6 +348,12 @@ def limits(
     centered = torch.linalg.svdvals(X - X.mean(dim=0))[:rank]
     shifted = effective_dof(away, torch.cat([X.new_zeros(1), centered[:1] ** 2]), center=True)
     known = torch.stack([centered**0, centered**2 / (centered**2 + centered[0] ** 2)]).sum(dim=1)
+    ranks = []
+    for (s, columns), size in itertools.product(((50, 2), (2, 50)), (1e6, 1e-6)):
+        for share in (0.5, 2.0):  # of rounding, which is 50 units of the largest value
+            pair = X.new_zeros(s, columns)
+            pair[0, 0], pair[1, 1] = size, size * share * 50 * torch.finfo(X.dtype).eps
+            ranks.append(effective_dof(pair, X.new_zeros(1))[0])
     why = "λ is 1000 times below every d² or above, which bends the line by 0.001"
     return every({
         "distance to the limit at 0": slope(
@@ -339,7 +362,8 @@ def limits(
         ),
         "norm": slope(large, ridge_path(X, y, large).norm(dim=1), -1.0, tol=0.01, why=why),
         "freedom at 0": equal(
-            [freedom[0], effective_dof(0 * X, lams)[0]], [rank, 0], tol=0, why="every term is 1"
+            [freedom[0], effective_dof(0 * X, lams)[0], *ranks], [rank, 0, *[1, 2] * 4], tol=0,
+            why="every term is 1, of values beyond rounding",
         ),
         "freedom far from 0": equal(
             shifted, known, tol=1e-6, why="float64 keeps 10 digits of columns of size 1e6 around 1"
