@@ -70,6 +70,8 @@ def test_claims_catch_planted_bugs(old, new, claim):
          ["in words"]),
         ("self.losses_.append(value)", "pass", "irls_is_scikit_learns",
          ["converged, and not separable"]),
+        ("bool(margins.min() > 0)", "bool(margins.min() >= 0)", "irls_is_scikit_learns",
+         ["converged, and not separable"]),
     ],
 )
 def test_parts_catch_planted_bugs(old, new, claim, parts):

@@ -218,6 +218,7 @@ def optimality(
 def _unlike_by_hand(rng: torch.Generator) -> Evidence:
     """Compute residuals and largest prices of problems (2, 3, s, d), coefficient by coefficient."""
     X, y, w = randn(rng, 2, 3, 7, 4), randn(rng, 2, 3, 7), randn(rng, 2, 3, 5, 4).round()
+    w[:, :, 2:4] = 0  # where only the excess counts, of either sign
     prices = torch.rand(2, 3, 5, generator=rng, dtype=X.dtype)
     known, largest = torch.zeros_like(prices), lambda_max(X, y)
     for a, b, c in itertools.product(range(2), range(3), range(5)):
@@ -227,7 +228,8 @@ def _unlike_by_hand(rng: torch.Generator) -> Evidence:
             abs(p - math.copysign(price, v)) if v else max(0.0, abs(p) - price)
             for p, v in zip(pull, w[a, b, c].tolist(), strict=True)
         )
-    alone = [kkt_residual(X, y, w[:, :, 0], 0.5), kkt_residual(X, y, w, prices * 0 + 0.5)[..., 0]]
+    one, several = kkt_residual(X, y, w[:, :, 0], 0.5), kkt_residual(X, y, w, prices * 0 + 0.5)
+    alone = torch.stack([one, several[..., 0]])
     pairs = zip(X.flatten(0, 1), y.flatten(0, 1), strict=True)
     most = [max(abs(float(x @ target)) for x in Z.T) / 7 for Z, target in pairs]
     return equal_to_rounding(
@@ -290,6 +292,7 @@ def equals_sklearn(
             w.grad = w.detach() ** 2
             steps.step()
         pair.append(w.detach())
+    parts["uneven columns are told"] = _told(X, y)
     parts["ProximalSGD by default is SGD"] = equal_to_rounding(*pair)
     parts["ProximalSGD"] = equal(trained, _sklearn(X, y, 0.1), tol=1e-9, why=CONVERGED)
     factors = {"sum": 1.0, "half-sum": 0.5, "mean": 1 / s, "half-mean": 0.5 / s}
@@ -314,6 +317,20 @@ def _soon(X: Tensor, y: Tensor, restarts: bool) -> Evidence:
         w = fista(X, y, alphas, steps=200, **how)
     theirs = torch.stack([_sklearn(X, y, alpha) for alpha in alphas.tolist()])
     return equal(w, theirs, tol=1e-8, why=CONVERGED)
+
+
+def _told(X: Tensor, y: Tensor) -> Evidence:
+    """Count warnings of columns of which the price weighs on the small ones."""
+    found = []
+    for solve, factor in itertools.product((ista, fista), (1.0, 6.0, 15.0, 0.0)):
+        even = X / X.square().mean(dim=0).sqrt()
+        even[:, 2] *= factor  # a column of zeros is not small: nothing can weigh on it
+        with warnings.catch_warnings(record=True) as noted:
+            warnings.simplefilter("always")
+            solve(even, y, 0.1)
+        found.append(len(noted))
+    why = "a note from a factor of ten on"
+    return equal(found, [0, 0, 1, 0] * 2, tol=0, why=why)
 
 
 @claim(
@@ -380,7 +397,11 @@ def _rate(
         path = proximal_iterates(X[0], y[0], 10 * prices[0], **how, restart=restart)
         ours.append(torch.stack(list(itertools.islice(path, 60)))[:, 0])
         theirs.append(_published(X[0], y[0], 10 * prices[0], 60, **how, restart=restart))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        hasty = ista(X[0], y[0], 10 * prices[0], steps=7)
     return every({
+        "ISTA by default": equal_to_rounding(hasty, _published(X[0], y[0], 10 * prices[0], 7)[-1:]),
         "bound": at_most(error / limit, 1.0, slack=1e-9, why=why).drawn(
             Series("F − F*", t[:, 0], error[:, 0].clamp_min(1e-16), style="line"),
             Series("bound", t[:, 0], limit[:, 0], role="bound"),

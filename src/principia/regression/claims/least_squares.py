@@ -153,6 +153,7 @@ def normal_equations_claim(
         "equals scikit-learn": equal(w, reference.coef_, tol=1e-8, why=near),
         "equals lstsq": equal(w, lstsq(X, y), tol=1e-8, why=near),
         "of many problems, targets and rows": _unlike_numpy(seed.torch()),
+        **_rotated(seed.child("rotated").torch()),
         "hat": equal_to_rounding(H, X @ torch.linalg.pinv(X)),
         "symmetric": equal_to_rounding(H, H.T),
         "idempotent": equal_to_rounding(H @ H, H),
@@ -185,6 +186,24 @@ def _unlike_numpy(rng: torch.Generator) -> Evidence:
     found.append(lstsq(cut, cut.sum(1), rcond=0.05))
     known.append(torch.tensor([1.0, 1.0, 0.0], dtype=torch.float64))
     return equal_to_rounding(torch.cat(found), torch.cat(known))
+
+
+def _rotated(rng: torch.Generator) -> dict[str, Evidence]:
+    """Look at the few rows of tall problems of any size, some of them with columns much alike."""
+    rows, found, known = [], [], []
+    for size, mild, s in itertools.product((1e-6, 1.0, 1e6), (0.0, 100.0), (50, 5000)):
+        for least in (1.0, 1e-6):
+            values = size * torch.tensor([1.0, least**0.5, least], dtype=torch.float64)
+            X = torch.linalg.qr(randn(rng, s, 3))[0] * values @ torch.linalg.qr(randn(rng, 3, 3))[0]
+            R = few_rows(X, X, mild=mild)[0]
+            rows.append(len(R))
+            found.append(torch.linalg.svdvals(R) / values)
+            known.append(torch.ones(3))
+    why = "rounding times a condition number of 10^6; its square would leave 4 digits"
+    return {
+        "rows of a tall problem": equal(rows, 3, tol=0, why="as many as columns"),
+        "its singular values": equal(torch.cat(found), torch.cat(known), tol=1e-8, why=why),
+    }
 
 
 @claim(control={"delta": 1.0}, refutes=["rate", "minimum along the path"], source="Penrose 1955")
@@ -224,18 +243,18 @@ def pseudo_inverse_limit(
 
 
 def _faint() -> Evidence:
-    """Count singular values that differ from rounding, where they are half of it or twice as much.
+    """Count singular values that are more than rounding: where they are 0, half of it or twice it.
 
-    Rounding is as many units of the largest value as the longer side of X has entries, as in NumPy.
+    It is as many units of the largest value as the longer side of X has entries.
     """
     eps, found, known = torch.finfo(torch.float64).eps, [], []
-    for (s, d), share in itertools.product(((3, 2), (50, 2), (2, 50)), (0.5, 2.0)):
+    for (s, d), share in itertools.product(((3, 2), (50, 2), (2, 50)), (0.0, 0.5, 2.0)):
         X = torch.zeros(s, d, dtype=torch.float64)
-        X[0, 0], X[1, 1] = 2.0, 2.0 * share * max(s, d) * eps
+        X[0, 0], X[1, 1] = min(2.0, 4 * share), 2.0 * share * max(s, d) * eps
         y, many = X.sum(dim=1), X.expand(200, s, d)
         w = [pinv_path(X, X.new_zeros(1))[0] @ y, lstsq(X, y), *lstsq(many, y.expand(200, s))]
         found += [hat_matrix(X).trace(), *(one.sum() for one in w)]
-        known += [1 + (share > 1)] * (1 + len(w))
+        known += [(share > 0) + (share > 1)] * (1 + len(w))
     return equal_to_rounding(found, known)
 
 
@@ -381,7 +400,7 @@ def lms_is_the_rule(
         {}, {"average": True, "chains": 4, "epochs": 3}, {"fit_intercept": False, "epochs": 2},
         {"lr": 0.01, "chains": 2, "epochs": 1, "fit_intercept": False, "average": True},
     ]
-    learned, known, steps, answers, more = [], [], [], [], []
+    learned, known, steps, answers, more, unasked = [], [], [], [], [], []
     for kind in kinds:
         chosen: dict[str, Any] = {"epochs": 50, "chains": 1, "fit_intercept": True, **kind}
         wide = np.column_stack([X, np.ones(samples)]) if chosen["fit_intercept"] else X
@@ -402,11 +421,13 @@ def lms_is_the_rule(
         parted = LMS(random_state=int(seed), **kind).partial_fit(X, y)
         [parted.partial_fit(X, y) for _ in range(chosen["epochs"] - 1)]
         more.append(np.append(parted.coef_, parted.intercept_) - learned[-1])
+        unasked.append("trace_" in vars(parted))
     return every({
         "weights": equal_to_rounding(learned, known),
         "steps": equal_to_rounding(np.concatenate(steps), np.zeros(sum(map(len, steps)))),
         "predictions": equal_to_rounding(np.stack(answers), np.zeros((4, 4))),
         "pass by pass": equal_to_rounding(np.stack(more), np.zeros((4, dim + 1))),
+        "traced unasked": never(unasked, why="all steps take a lot of memory"),
     })
 
 

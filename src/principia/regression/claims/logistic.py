@@ -347,9 +347,10 @@ def irls_is_scikit_learns(
         ends.append([model.converged_, model.separable_, len(model.losses_) - model.n_iter_])
     flat = IRLS().fit([[1.0], [1.0], [-1.0], [-1.0]], [0, 1, 0, 1])  # all scores are 0
     wrong.append(flat.predict([[1.0], [2.0]]) != 1)
+    ends.append([flat.converged_, flat.separable_, len(flat.losses_) - flat.n_iter_])
     near = "both solvers end with a quadratically small gradient"
     together = [(np.concatenate(a), np.concatenate(b)) for a, b in zip(found, known, strict=True)]
-    minimum = np.tile([1, 0, 1], (len(cases), 1))
+    minimum = np.tile([1, 0, 1], (len(ends), 1))
     return every({
         "weights": equal(*together[0], tol=1e-6, why=near),
         "probabilities": equal(*together[1], tol=1e-6, why=near),
