@@ -81,6 +81,17 @@ def test_parts_catch_planted_bugs(old, new, claim, parts):
 
 
 @pytest.mark.parametrize(
+    ("old", "new", "parts"),
+    [
+        ("/ s, x.mean(0)", "/ s, x.sum(0)", ["first move"]),
+        ("else (best, since + 1)", "else (best, 1)", ["looks at the loss"]),
+    ],
+)
+def test_parts_catch_planted_bugs_of_the_fast_form(old, new, parts):
+    assert_caught(KEY, old, new, "fast_form_finds_the_minimum", fast=True, parts=parts)
+
+
+@pytest.mark.parametrize(
     ("old", "new"),
     [
         ("FLAT = 1e-9", "FLAT = 1e-4"),

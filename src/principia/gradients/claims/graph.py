@@ -73,7 +73,7 @@ def any_graph(
 def _at_corners(seed: Seed) -> Tensor:
     """Put gradients beside those of torch: on a kink, of sums of all, and of what is not used."""
     def loss(a: Any, b: Any, c: Any, unused: Any) -> Any:
-        return (a.relu() + a * b.sum() + c * c.max()).sum()
+        return (a.relu() + a * b.sum() + a * c.sum(1) + c * c.max()).sum()
 
     values = torch.randn(LEAVES, SIDE, SIDE, generator=seed.child("corners").torch()).double()
     values[0, 0] = 0.0
@@ -291,7 +291,7 @@ def _joined(*parts: Any) -> Any:
 
 OPERATIONS: tuple[Callable[[Any, Any], Any], ...] = (  # of square matrices, for random graphs
     lambda a, b: a + b.sum(1, keepdim=True) / SIDE,
-    lambda a, b: a - b.mean(0),
+    lambda a, b: a - b.mean(1),
     lambda a, b: a * b.tanh(),
     lambda a, b: a / (b * b + 1),
     lambda a, b: a @ b.tanh() / SIDE,
