@@ -30,6 +30,7 @@ KEY = "regression/logistic"
         ("np.stack([-scores, scores], axis=1)", "np.stack([scores, -scores], axis=1)",
          "mean_matching"),
         ("bool(margins.min() > 0)", "bool(margins.max() > 0)", "mean_matching"),
+        ("bool(margins.min() > 0)", "bool(margins.min() >= 0)", "irls_is_scikit_learns"),
         ("self.separable_ or _weakly_separable(rows)", "False", "separable_data_diverges"),
     ],
 )
@@ -69,8 +70,6 @@ def test_claims_catch_planted_bugs(old, new, claim):
         ("            if self.separable_:\n", "            if True:\n", "separability_is_told",
          ["in words"]),
         ("self.losses_.append(value)", "pass", "irls_is_scikit_learns",
-         ["converged, and not separable"]),
-        ("bool(margins.min() > 0)", "bool(margins.min() >= 0)", "irls_is_scikit_learns",
          ["converged, and not separable"]),
     ],
 )
