@@ -96,12 +96,9 @@ def soft_threshold_claim(
         "in place": equal_to_rounding(in_place, soft_threshold(center, 0.7).expand(3, -1)),
         "minimum": equal(best, predicted, tol=1e-6, why="flat to rounding within 1e-7").drawn(
             Series("best of a grid", center, best),
-            Series("soft threshold", center, predicted, "predicted", "points"),
-            x="θ*", y="θ",
-        ),
+            Series("soft threshold", center, predicted, "predicted", "points"), x="θ*", y="θ"),
         "three cases": never(
-            (predicted == 0) != (center.abs() <= threshold), why="0 exactly inside, else not"
-        ),
+            (predicted == 0) != (center.abs() <= threshold), why="0 exactly inside, else not"),
     })
 
 
@@ -115,8 +112,7 @@ def _grid_argmin(f: Callable[[Tensor], Tensor], reach: Tensor) -> Tensor:
 
 
 @claim(
-    control={"threshold": 1.0},
-    source="Tibshirani 1996, section 2.2",
+    control={"threshold": 1.0}, source="Tibshirani 1996, section 2.2",
     misprint=r"$\Vert Xw-y\Vert^2+\frac\lambda2\Vert w\Vert_1$ thresholds $X^\top y$ at $\lambda$",
 )
 def threshold_follows_objective(
@@ -156,11 +152,9 @@ def exact_zeros(
             Series("measured", place, sparse[known]),
             Series("ridge", place, ridge[known], "other", "points"),
             Series("truth", place, truth[known], "predicted"),
-            x="coefficient, by its true size", y="value",
-        ),
+            x="coefficient, by its true size", y="value"),
         "scikit-learn has the same": equal(
-            sparse == 0, theirs == 0, tol=0, why="one minimum, so one set of zeros"
-        ),
+            sparse == 0, theirs == 0, tol=0, why="one minimum, so one set of zeros"),
         "zeros of ridge": equal((ridge == 0).sum(), 0, tol=0, why="a count"),
     })
 
@@ -191,8 +185,7 @@ def sparse_data(
 
 @claim(
     control={"solution": "ridge"},
-    refutes=["ridge"],
-    source="Karush, Kuhn and Tucker; Tibshirani 1996",
+    refutes=["ridge"], source="Karush, Kuhn and Tucker; Tibshirani 1996",
 )
 def optimality(
     seed: Seed, *, samples: Annotated[int, Range(100, 1000)] = 100,
@@ -226,16 +219,14 @@ def _unlike_by_hand(rng: torch.Generator) -> Evidence:
         price = float(prices[a, b, c])
         known[a, b, c] = max(
             abs(p - math.copysign(price, v)) if v else max(0.0, abs(p) - price)
-            for p, v in zip(pull, w[a, b, c].tolist(), strict=True)
-        )
+            for p, v in zip(pull, w[a, b, c].tolist(), strict=True))
     one, several = kkt_residual(X, y, w[:, :, 0], 0.5), kkt_residual(X, y, w, prices * 0 + 0.5)
     alone = torch.stack([one, several[..., 0]])
     pairs = zip(X.flatten(0, 1), y.flatten(0, 1), strict=True)
     most = [max(abs(float(x @ target)) for x in Z.T) / 7 for Z, target in pairs]
     return equal_to_rounding(
         [*kkt_residual(X, y, w, prices).flatten(), *alone[0].flatten(), *largest.flatten()],
-        [*known.flatten(), *alone[1].flatten(), *most],
-    )
+        [*known.flatten(), *alone[1].flatten(), *most])
 
 
 def _trained(X: Tensor, y: Tensor, alpha: float) -> Tensor:
@@ -256,8 +247,7 @@ def _trained(X: Tensor, y: Tensor, alpha: float) -> Tensor:
             "half-sum loss, half price", "mean loss, full price", "mean loss, half price",
             "half-mean loss, half price"], "prices of another convention"),
         Control({"restarts": False}, ["in 200 steps, where columns are alike"], "no restarts"),
-    ],
-    source="Pedregosa et al. 2011, scikit-learn",
+    ], source="Pedregosa et al. 2011, scikit-learn",
 )
 def equals_sklearn(
     seed: Seed, *, prices: Annotated[int, Range(2, 50)] = 10, converted: bool = True,
@@ -278,8 +268,7 @@ def equals_sklearn(
             others = (ista, {"step": 1.5}), (fista, {"restart": False}), (fista, {"tol": 1e-14})
             found = torch.stack([solve(X, y, alphas, **how) for solve, how in others])  # type: ignore[operator]
             parts["other settings"] = equal(
-                found, theirs.expand(3, -1, -1), tol=1e-7, why="one minimum; FISTA alone is slow"
-            )
+                found, theirs.expand(3, -1, -1), tol=1e-7, why="one minimum; FISTA alone is slow")
             alike = torch.full((40, 40), 0.3) + 0.3 * torch.eye(40)
             mixed = X @ torch.linalg.cholesky(alike.double()).T
             parts["in 200 steps, where columns are alike"] = _soon(mixed, y, restarts)
@@ -334,8 +323,7 @@ def _told(X: Tensor, y: Tensor) -> Evidence:
 
 
 @claim(
-    control={"factor": 0.95},
-    refutes=["FISTA at the limit", "scikit-learn at the limit"],
+    control={"factor": 0.95}, refutes=["FISTA at the limit", "scikit-learn at the limit"],
     source="Tibshirani 1996; Osborne, Presnell and Turlach 2000",
 )
 def empty_above_lambda_max(
@@ -405,11 +393,9 @@ def _rate(
         "bound": at_most(error / limit, 1.0, slack=1e-9, why=why).drawn(
             Series("F − F*", t[:, 0], error[:, 0].clamp_min(1e-16), style="line"),
             Series("bound", t[:, 0], limit[:, 0], role="bound"),
-            x="step t (first problem)", y="error", log="xy",
-        ),
+            x="step t (first problem)", y="error", log="xy"),
         "iterates": equal(
-            torch.stack(ours), torch.stack(theirs), tol=1e-8, why="60 steps of rounding"
-        ),
+            torch.stack(ours), torch.stack(theirs), tol=1e-8, why="60 steps of rounding"),
     })
 
 
@@ -462,8 +448,7 @@ def piecewise_linear_path(
     return straight.named("sum of the weights at both ends of a stretch").drawn(
         *(Series(f"w{j + 1}", alphas, w[:, j], "other") for j in range(min(features, 6))),
         Series("knots", knots, torch.zeros_like(knots), "predicted", "points"),
-        x="α", y="coefficient",
-    )
+        x="α", y="coefficient")
 
 
 @claim(control={"prior": "Gauss"}, source="Tibshirani 1996, section 5")
