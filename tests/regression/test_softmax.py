@@ -81,14 +81,15 @@ def test_parts_catch_planted_bugs(old, new, claim, parts):
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "parts"),
+    ("old", "new", "claim", "parts"),
     [
-        ("/ s, x.mean(0)", "/ s, x.sum(0)", ["first move"]),
-        ("else (best, since + 1)", "else (best, 1)", ["looks at the loss"]),
+        ("/ s, x.mean(0)", "/ s, x.sum(0)", "fast_form_finds_the_minimum", ["first move"]),
+        ("else (best, since + 1)", "else (best, 1)", "fast_form_finds_the_minimum",
+         ["looks at the loss"]),
     ],
 )
-def test_parts_catch_planted_bugs_of_the_fast_form(old, new, parts):
-    assert_caught(KEY, old, new, "fast_form_finds_the_minimum", fast=True, parts=parts)
+def test_parts_catch_planted_bugs_of_the_fast_form(old, new, claim, parts):
+    assert_caught(KEY, old, new, claim, fast=True, parts=parts)
 
 
 @pytest.mark.parametrize(
