@@ -45,6 +45,10 @@ def normal(*shape, seed=0):
         ("ops[\"forward\"] += work * size", "ops[\"forward\"] += work", "linear_cost"),
         ("Edge(source, pull, each * size)", "Edge(source, pull, each * size * 3)", "linear_cost"),
         ("uses[edge.source] += 1", "uses[edge.source] = 1", "order_matters"),
+        ("def sum(self, dim: int | None = None, keepdim: bool = False",
+         "def sum(self, dim: int | None = None, keepdim: bool = True", "any_graph"),
+        ("def mean(self, dim: int | None = None, keepdim: bool = False",
+         "def mean(self, dim: int | None = None, keepdim: bool = True", "any_graph"),
     ],
 )
 def test_claims_catch_planted_bugs(old, new, claim):

@@ -69,6 +69,11 @@ def test_claims_catch_planted_bugs(old, new, claim):
         (".abs().amax(-1) / X.shape[-2]", ".abs().amax(-1) / (X.shape[-2] - 1)",
          "empty_above_lambda_max", ["just below"]),
         ("active = (pull - prices", "active = (pull + prices", "optimality", ["of many problems"]),
+        ("(pull.abs() - prices)", "(pull - prices)", "optimality", ["of many problems"]),
+        ('open="both")] = 1.0', 'open="both")] = 2.0', "ista_rate", ["ISTA by default"]),
+        ('open="both")] = 1.0', 'open="both")] = 2.0', "fista_rate", ["ISTA by default"]),
+        ("sizes.where(sizes > 0", "sizes.where(sizes >= 0", "equals_sklearn",
+         ["uneven columns are told"]),
     ],
 )
 def test_parts_catch_planted_bugs(old, new, claim, parts):

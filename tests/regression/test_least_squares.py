@@ -62,6 +62,9 @@ def test_claims_catch_planted_bugs(old, new, claim):
          ["one of the path"]),
         ("max(X.shape) * torch.finfo(X.dtype).eps", "0", "pseudo_inverse_limit",
          ["minimum at the limit", "gradient at the limit"]),
+        ("max(X.shape) * torch.finfo(X.dtype).eps", "min(X.shape) * torch.finfo(X.dtype).eps",
+         "pseudo_inverse_limit", ["what counts as 0"]),
+        ("trace: bool = False", "trace: bool = True", "lms_is_the_rule", ["traced unasked"]),
         ("return U @ U.mT", "return 2 * U @ U.mT", "normal_equations", ["hat", "idempotent"]),
         ("torch.linalg.lstsq(X, columns", "torch.linalg.lstsq(X.float().double(), columns",
          "conditioning_squared", ["lstsq is stable"]),
@@ -69,6 +72,18 @@ def test_claims_catch_planted_bugs(old, new, claim):
 )
 def test_parts_catch_planted_bugs(old, new, claim, parts):
     assert_caught(KEY, old, new, claim, parts=parts)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "claim", "parts"),
+    [
+        ("identity) < 0.1", "identity) < 0", "normal_equations", ["rows of a tall problem"]),
+        ("inverse.norm() * first.norm() < mild", "inverse.norm() < mild", "normal_equations",
+         ["its singular values"]),
+    ],
+)
+def test_parts_catch_planted_bugs_of_tall_problems(old, new, claim, parts):
+    assert_caught(KEY, old, new, claim, fast=True, parts=parts)
 
 
 def test_averaged_chains_without_bias_are_a_scikit_learn_citizen():

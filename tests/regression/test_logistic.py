@@ -30,6 +30,7 @@ KEY = "regression/logistic"
         ("np.stack([-scores, scores], axis=1)", "np.stack([scores, -scores], axis=1)",
          "mean_matching"),
         ("bool(margins.min() > 0)", "bool(margins.max() > 0)", "mean_matching"),
+        ("bool(margins.min() > 0)", "bool(margins.min() >= 0)", "irls_is_scikit_learns"),
         ("self.separable_ or _weakly_separable(rows)", "False", "separable_data_diverges"),
     ],
 )

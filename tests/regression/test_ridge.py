@@ -52,6 +52,8 @@ def test_claims_catch_planted_bugs(old, new, claim):
          ["freedom falls", "freedom at infinity"]),
         ("+ len(X) * middle.square().sum()", "", "limits", ["freedom far from 0"]),
         ("kept = d > rounding", "kept = d > 0 * rounding", "limits", ["freedom at 0"]),
+        ("& (X[0] != 0)", "", "sklearn_convention", ["a constant column is told"]),
+        ("(d.square().sum() + len(X)", "(d.sum() + len(X)", "limits", ["freedom at 0"]),
         ("X.new_tensor([sigma2 / tau])", "X.new_tensor([tau / sigma2])", "map_estimate",
          ["posterior mean"]),
         ("torch.eye(X.shape[1]).to(X) / tau", "torch.eye(X.shape[1]).to(X) * tau", "map_estimate",

@@ -81,6 +81,18 @@ def test_parts_catch_planted_bugs(old, new, claim, parts):
 
 
 @pytest.mark.parametrize(
+    ("old", "new", "claim", "parts"),
+    [
+        ("/ s, x.mean(0)", "/ s, x.sum(0)", "fast_form_finds_the_minimum", ["first move"]),
+        ("else (best, since + 1)", "else (best, 1)", "fast_form_finds_the_minimum",
+         ["looks at the loss"]),
+    ],
+)
+def test_parts_catch_planted_bugs_of_the_fast_form(old, new, claim, parts):
+    assert_caught(KEY, old, new, claim, fast=True, parts=parts)
+
+
+@pytest.mark.parametrize(
     ("old", "new"),
     [
         ("FLAT = 1e-9", "FLAT = 1e-4"),

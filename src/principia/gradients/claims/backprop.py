@@ -1,4 +1,17 @@
-r"""Backpropagation: what is true of it, and what would refute it."""
+r"""Backpropagation: what is true of it, and what would refute it.
+
+Knobs:
+    depth: Layers of the network.
+    width: Units of a hidden layer.
+    batch: Samples in a batch.
+    slope: Whether error signals keep the derivative of the activation.
+    n: Inputs of a layer.
+    activation: The activation $\varphi$ of the layers.
+    order: On which side of $W$ the slopes stand; on the right they scale inputs, not outputs.
+    product: Whether signals go through transposed Jacobians; untransposed ones lead forward.
+    recursion: Whether Jacobians in the denominator layout are transposed once more, which is wrong.
+    over_batch: How gradients of samples are joined; the mean loss needs their mean.
+"""
 
 import copy
 import functools

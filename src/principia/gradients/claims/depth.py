@@ -1,4 +1,19 @@
-r"""Gradients through many layers: what is true of it, and what would refute it."""
+r"""Gradients through many layers: what is true of it, and what would refute it.
+
+Knobs:
+    depth: Layers of the deepest network.
+    width: Units of a hidden layer.
+    samples: Samples in the data.
+    sides: On which side the later layers stand; exchanged, the chain rule is broken.
+    inputs: Inputs of the network.
+    outputs: Outputs of the network.
+    between: The activation; a bent one sees more of the data than their moments.
+    flat_from: From how many layers on the Hessian should vanish; with two it does not.
+    gain: The factor $g$ by which each layer scales lengths.
+    skip: Whether each layer adds to its input, which changes the gain.
+    networks: Independent networks that are averaged.
+    layers: What layers are drawn; orthogonal ones keep all lengths and spread nothing.
+"""
 
 import functools
 import itertools
@@ -140,7 +155,11 @@ def saddle_at_zero(
     inputs: Annotated[int, Range(2, 6)] = 4, outputs: Annotated[int, Range(2, 6)] = 3,
     width: Annotated[int, Range(1, 6)] = 3, flat_from: Annotated[int, Range(2, 3)] = 3,
 ) -> Evidence:
-    r"""All weights 0 is a saddle for $L\ge2$, where for $L\ge3$ the Hessian vanishes as well."""
+    r"""All weights 0 is a saddle for $L\ge2$, where for $L\ge3$ the Hessian vanishes as well.
+
+    Args:
+        depth: Layers of the deepest network; one alone has a convex loss and no saddle.
+    """
     X, Y = _problem(seed.torch(), [inputs, outputs], 50)[1:]
     U, sigma, Vh = torch.linalg.svd(Y.mT @ X / len(X), full_matrices=False)  # of Γ transposed
     steps, parts, curves = torch.linspace(-1, 1, 81, dtype=X.dtype), {}, []
@@ -191,13 +210,18 @@ def _loss_of_vector(sizes: Sequence[int], X: Tensor, Y: Tensor, theta: Tensor) -
     refutes=["gradient at the first layer", "all layers", "signals", "singular values"],
     source="Saxe, McClelland and Ganguli 2014, sec. 3",
     headline=True,
+    sees="From layer to layer the gradient at the first one changes by one factor, the gain.",
 )
 def gain_to_the_depth(
     seed: Seed, *, gain: Annotated[float, Range(0.3, 2)] = 0.8,
     depth: Annotated[int, Range(8, 40)] = 20, width: Annotated[int, Range(16, 64)] = 32,
     skip: bool = False,
 ) -> Evidence:
-    r"""Layers $g$ times orthogonal: the gradient at the first one scales as $g^{L-1}$."""
+    r"""Layers $g$ times orthogonal: the gradient at the first one scales as $g^{L-1}$.
+
+    Args:
+        width: Units of every layer.
+    """
     rng, layers = seed.torch(), []
     for Q in _orthogonal(rng, depth, width, width):
         layers.append(nn.utils.skip_init(nn.Linear, width, width, bias=False).double())

@@ -1,4 +1,17 @@
-r"""Reverse mode on any graph: what is true of it, and what would refute it."""
+r"""Reverse mode on any graph: what is true of it, and what would refute it.
+
+Knobs:
+    graphs: Random graphs that are differentiated.
+    nodes: Variables of a graph, about.
+    at_fan_outs: Whether a variable adds what its uses send back, or keeps only the last.
+    rungs: Rungs of the ladder; each doubles the paths.
+    points: Ladders side by side, each with numbers of its own.
+    paths: Whether all paths are summed up or only the longest.
+    depth: Layers of the largest network.
+    width: Units of a layer.
+    method: Whether each edge is taken once or each path is walked, of which there are $2^k$.
+    order: The order of visits; the others leave a variable before all its uses have reported.
+"""
 
 import functools
 import itertools
@@ -54,13 +67,13 @@ def any_graph(
         else:
             totals = sent_back(out, users_first(out), overwrite=True)
         pairs.append(_scaled(totals, leaves, exact))
-    return equal_to_rounding(*torch.stack(pairs, dim=1))
+    return equal_to_rounding(*torch.stack(pairs, dim=1)).named("gradients by the leaves")
 
 
 def _at_corners(seed: Seed) -> Tensor:
     """Put gradients beside those of torch: on a kink, of sums of all, and of what is not used."""
     def loss(a: Any, b: Any, c: Any, unused: Any) -> Any:
-        return (a.relu() + a * b.sum() + c * c.max()).sum()
+        return (a.relu() + a * b.sum() + a * c.sum(1) + c * c.max()).sum()
 
     values = torch.randn(LEAVES, SIDE, SIDE, generator=seed.child("corners").torch()).double()
     values[0, 0] = 0.0
@@ -278,7 +291,7 @@ def _joined(*parts: Any) -> Any:
 
 OPERATIONS: tuple[Callable[[Any, Any], Any], ...] = (  # of square matrices, for random graphs
     lambda a, b: a + b.sum(1, keepdim=True) / SIDE,
-    lambda a, b: a - b.mean(0),
+    lambda a, b: a - b.mean(1),
     lambda a, b: a * b.tanh(),
     lambda a, b: a / (b * b + 1),
     lambda a, b: a @ b.tanh() / SIDE,

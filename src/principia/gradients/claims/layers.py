@@ -1,4 +1,22 @@
-r"""Local gradients of layers: what is true of it, and what would refute it."""
+r"""Local gradients of layers: what is true of it, and what would refute it.
+
+Knobs:
+    layer: The kind of layer, or all of them.
+    over_batch: Whether a layer adds over the batch or averages, which only the loss may do.
+    batch: Samples in a batch.
+    width: Units of a layer.
+    weights: Which of signal and input makes the rows of the weight gradient.
+    f: The activation of the layer.
+    at: Where the slope is taken: at the field $z$, or wrongly at the output $h$.
+    classes: Classes, each with its logit.
+    reach: How far logits lie from 0; beyond 52 the probability of float32 runs out of digits.
+    rule: Whether softmax and logarithm are one layer or two, of which the second sees 0.
+    steps: Time steps of a sample.
+    over_axes: How the gradients of repeated numbers are joined; their mean is too small.
+    value: The slope of ReLU at 0; those beyond 1 are no subgradients.
+    samples: Samples in a batch.
+    data: Whether inputs are drawn or put every hidden unit on its kink.
+"""
 
 import math
 from collections.abc import Callable, Sequence

@@ -1,4 +1,19 @@
-r"""Modes: what is true of it, and what would refute it."""
+r"""Modes: what is true of it, and what would refute it.
+
+Knobs:
+    inputs: Inputs $n$ of the function.
+    outputs: Outputs $m$ of the function.
+    width: Units of a hidden layer.
+    product: Whether dual numbers multiply by both terms of the product rule.
+    few: The smaller number of inputs or outputs; the larger is twenty times as many.
+    activation: The activation of the network.
+    chosen: Who chooses the mode; always reverse is costly where outputs are many.
+    depth: Layers of the network.
+    batch: Samples in a batch.
+    mode: How the gradient is made; forward mode pays one pass for each weight.
+    how: Whether $Hv$ is made alone or $H$ as a whole, which costs a pass for each input.
+    segments: How many parts are computed again on the way back; one alone saves nothing.
+"""
 
 import math
 import operator

@@ -1,4 +1,25 @@
-r"""Least squares: what is true of it, and what would refute it."""
+r"""Least squares: what is true of it, and what would refute it.
+
+Knobs:
+    samples: Samples, the rows of $X$.
+    dim: Features, the columns of $X$, each with its weight.
+    sigma: The standard deviation of the noise in the targets; without any, LMS comes to rest.
+    form: Whether the gradient is written as it is or as it is misprinted.
+    size: Samples, and as many features, so that the misprint has a shape as well.
+    ridge: A price on $\Vert w\Vert^2$; with one the weights are no longer those of least squares.
+    delta: The least $\delta$ that is added to $X^\top X$; a large one is far from the limit.
+    rank: Independent columns of $X$, of which there are ten.
+    waves: Frequencies that the features hold; more of them leave more weights undecided.
+    outside: How far descent starts off what the samples see; there it will stay.
+    steps: Steps of gradient descent.
+    likelihood: The law of the noise that is maximized; Laplace's has another best $w$.
+    chains: Runs of LMS with draws of their own.
+    sample: Whether each step draws its sample or takes them in turn, as LMS does not.
+    rate: The rate of learning times $\max\Vert x\Vert^2$; below 2 no step leads away.
+    length: Which sample sets the rate; by the shortest one, steps for the longest are too large.
+    repeats: Designs of each degree over which errors are averaged.
+    design: Whether features are monomials, ever more alike, or made orthonormal, hence harmless.
+"""
 
 import itertools
 import math
@@ -63,15 +84,12 @@ def gradient(
     nudges = 1e-4 * torch.eye(dim, dtype=X.dtype)
     high, low = (torch.stack([half_mean_square(w + one, X, y) for one in side])
                  for side in (nudges, -nudges))
-    return every(
-        {
-            "gradient": equal_to_rounding(slopes, exact),
-            "differences of the loss": equal(
-                (high - low) / 2e-4, _gradient(w, X, y), tol=1e-8 * (1 + float(high[0])),
-                why="exact for a parabola, but for rounding of 1e-16 over 1e-4",
-            ),
-        }
-    )
+    return every({
+        "gradient": equal_to_rounding(slopes, exact),
+        "differences of the loss": equal(
+            (high - low) / 2e-4, _gradient(w, X, y), tol=1e-8 * (1 + float(high[0])),
+            why="exact for a parabola, but for rounding of 1e-16 over 1e-4"),
+    })
 
 
 def _problem(seed: Seed, s: int, d: int) -> tuple[Tensor, Tensor, Tensor]:
@@ -106,18 +124,15 @@ def samples_as_columns(
     A = X if form == "columns" else X.T
     wide, _, targets = _problem(seed.child("wide"), size, 3 * size)  # three samples a feature
     best = normal_equations(wide.mT, targets)
-    return every(
-        {
-            "gradient": equal_to_rounding(slopes, A @ A.T @ w - A @ y),
-            "it is 0 at the best weights": equal_to_rounding(wide @ wide.T @ best, wide @ targets),
-        }
-    )
+    return every({
+        "gradient": equal_to_rounding(slopes, A @ A.T @ w - A @ y),
+        "it is 0 at the best weights": equal_to_rounding(wide @ wide.T @ best, wide @ targets),
+    })
 
 
 @claim(
-    control={"ridge": 1.0},
+    control={"ridge": 1.0}, source="Gauss 1809",
     refutes=["gradient", "residual", "equals scikit-learn", "equals lstsq", "fitted"],
-    source="Gauss 1809",
 )
 def normal_equations_claim(
     seed: Seed, *, samples: Annotated[int, Range(20, 500)] = 50,
@@ -130,20 +145,19 @@ def normal_equations_claim(
     w = normal_equations(wider, torch.cat([y, y.new_zeros(dim)]))
     H, reference = hat_matrix(X), LinearRegression(fit_intercept=False).fit(X.numpy(), y.numpy())
     residual, near = y - X @ w, "10^-8: three ways to one solution, at condition numbers below 10"
-    return every(
-        {
-            "gradient": equal_to_rounding(_gradient(w, X, y), torch.zeros(dim)),
-            "residual": equal_to_rounding(X.T @ residual, torch.zeros(dim)),
-            "equals scikit-learn": equal(w, reference.coef_, tol=1e-8, why=near),
-            "equals lstsq": equal(w, lstsq(X, y), tol=1e-8, why=near),
-            "of many problems, targets and rows": _unlike_numpy(seed.torch()),
-            "hat": equal_to_rounding(H, X @ torch.linalg.pinv(X)),
-            "symmetric": equal_to_rounding(H, H.T),
-            "idempotent": equal_to_rounding(H @ H, H),
-            "rank": equal(torch.linalg.matrix_rank(H), dim, tol=0, why="integers"),
-            "fitted": equal_to_rounding(X @ w, H @ y),
-        }
-    )
+    return every({
+        "gradient": equal_to_rounding(_gradient(w, X, y), torch.zeros(dim)),
+        "residual": equal_to_rounding(X.T @ residual, torch.zeros(dim)),
+        "equals scikit-learn": equal(w, reference.coef_, tol=1e-8, why=near),
+        "equals lstsq": equal(w, lstsq(X, y), tol=1e-8, why=near),
+        "of many problems, targets and rows": _unlike_numpy(seed.torch()),
+        **_rotated(seed.child("rotated").torch()),
+        "hat": equal_to_rounding(H, X @ torch.linalg.pinv(X)),
+        "symmetric": equal_to_rounding(H, H.T),
+        "idempotent": equal_to_rounding(H @ H, H),
+        "rank": equal(torch.linalg.matrix_rank(H), dim, tol=0, why="integers"),
+        "fitted": equal_to_rounding(X @ w, H @ y),
+    })
 
 
 def _unlike_numpy(rng: torch.Generator) -> Evidence:
@@ -160,16 +174,33 @@ def _unlike_numpy(rng: torch.Generator) -> Evidence:
             inputs = X.clone().requires_grad_(shape[-1] == 2)
             found.append(solve(inputs, targets).detach().flatten())
             known.append((inverse @ columns).flatten())
-    tall, Y = randn(rng, 40, 3) * torch.tensor([1.0, 9.0, 0.1]) + 2, randn(rng, 40, 2)
+    tall, Y = randn(rng, 5000, 3) * torch.tensor([1.0, 9.0, 0.1]) + 2, randn(rng, 5000, 2)
     for middle, mild in itertools.product((None, tall.mean(0)), (0.0, 1e9)):
         R, shares = few_rows(tall, Y, middle=middle, mild=mild)  # Q'X and Q'Y of X = QR
         whole = tall if middle is None else tall - middle
-        found += [(R.mT @ R).flatten(), (R.mT @ shares).flatten()]
-        known += [(whole.mT @ whole).flatten(), (whole.mT @ Y).flatten()]
+        found += [(R.mT @ R).flatten() / 5000, (R.mT @ shares).flatten() / 5000]
+        known += [(whole.mT @ whole).flatten() / 5000, (whole.mT @ Y).flatten() / 5000]
     cut = torch.diag(torch.tensor([1.0, 0.1, 0.01], dtype=torch.float64))
     found.append(lstsq(cut, cut.sum(1), rcond=0.05))
     known.append(torch.tensor([1.0, 1.0, 0.0], dtype=torch.float64))
     return equal_to_rounding(torch.cat(found), torch.cat(known))
+
+
+def _rotated(rng: torch.Generator) -> dict[str, Evidence]:
+    """Look at the few rows of tall problems of any size, some of them with columns much alike."""
+    rows, shares = [], []
+    for size, mild, s in itertools.product((1e-6, 1.0, 1e6), (0.0, 100.0), (50, 5000)):
+        for least in (1.0, 1e-6):
+            values = size * torch.tensor([1.0, least**0.5, least], dtype=torch.float64)
+            X = torch.linalg.qr(randn(rng, s, 3))[0] * values @ torch.linalg.qr(randn(rng, 3, 3))[0]
+            R = few_rows(X, X, mild=mild)[0]
+            rows.append(len(R))
+            shares.append(torch.linalg.svdvals(R) / values)
+    why = "rounding times a condition number of 10^6; its square would leave 4 digits"
+    return {
+        "rows of a tall problem": equal(rows, 3, tol=0, why="as many as columns"),
+        "its singular values": equal(torch.cat(shares), 1.0, tol=1e-8, why=why),
+    }
 
 
 @claim(control={"delta": 1.0}, refutes=["rate", "minimum along the path"], source="Penrose 1955")
@@ -188,28 +219,40 @@ def pseudo_inverse_limit(
     shifted = X.T @ X + deltas[-1] * torch.eye(10, dtype=X.dtype)
     w = pinv_path(X, torch.zeros(1, dtype=X.dtype))[0] @ y
     least = half_mean_square(lstsq(X, y), X, y)
-    return every(
-        {
-            "rate": slope(
-                deltas, distances, 1.0, tol=0.01,
-                why="exactly δ/(v³ + vδ) for singular values v ≥ 1: a bend of δ ≤ 0.001",
-                labels=("δ", "distance to the pseudo-inverse"),
-            ),
-            "minimum along the path": equal(
-                half_mean_square(path[0] @ y, X, y), least, tol=1e-10 * (1 + float(least)),
-                why="the loss exceeds the minimum by δ²|y|²/2s < 10^-11 at singular values ≥ 1",
-            ),
-            "one of the path": equal(
-                path[-1], torch.linalg.solve(shifted, X.T), tol=1e-8,
-                why="solving with condition number 25/δ = 25000 loses 5 of 16 digits",
-            ),
-            "minimum at the limit": equal_to_rounding(half_mean_square(w, X, y), least),
-            "gradient at the limit": equal_to_rounding(_gradient(w, X, y), torch.zeros(10)),
-        }
-    )
+    return every({
+        "rate": slope(
+            deltas, distances, 1.0, tol=0.01,
+            why="exactly δ/(v³ + vδ) for singular values v ≥ 1: a bend of δ ≤ 0.001",
+            labels=("δ", "distance to the pseudo-inverse")),
+        "minimum along the path": equal(
+            half_mean_square(path[0] @ y, X, y), least, tol=1e-10 * (1 + float(least)),
+            why="the loss exceeds the minimum by δ²|y|²/2s < 10^-11 at singular values ≥ 1"),
+        "one of the path": equal(
+            path[-1], torch.linalg.solve(shifted, X.T), tol=1e-8,
+            why="solving with condition number 25/δ = 25000 loses 5 of 16 digits"),
+        "minimum at the limit": equal_to_rounding(half_mean_square(w, X, y), least),
+        "gradient at the limit": equal_to_rounding(_gradient(w, X, y), torch.zeros(10)),
+        "what counts as 0": _faint(),
+    })
 
 
-@claim(control={"outside": 5.0}, refutes=["gradient descent"], source="Penrose 1955", headline=True)
+def _faint() -> Evidence:
+    """Count values beyond rounding: a unit of the largest for each entry of the longer side."""
+    eps, found, known = torch.finfo(torch.float64).eps, [], []
+    for (s, d), share in itertools.product(((3, 2), (50, 2), (2, 50)), (0.0, 0.5, 2.0)):
+        X = torch.zeros(s, d, dtype=torch.float64)
+        X[0, 0], X[1, 1] = min(2.0, 4 * share), 2.0 * share * max(s, d) * eps
+        y, many = X.sum(dim=1), X.expand(200, s, d)
+        w = [pinv_path(X, X.new_zeros(1))[0] @ y, lstsq(X, y), *lstsq(many, y.expand(200, s))]
+        found += [hat_matrix(X).trace(), *(one.sum() for one in w)]
+        known += [(share > 0) + (share > 1)] * (1 + len(w))
+    return equal_to_rounding(found, known)
+
+
+@claim(
+    control={"outside": 5.0}, refutes=["gradient descent"], source="Penrose 1955", headline=True,
+    sees="Gradient descent from 0 ends on the calmest of all curves through the samples.",
+)
 def minimum_norm(
     seed: Seed, *, samples: Annotated[int, Range(3, 16)] = 9,
     waves: Annotated[int, Range(10, 100)] = 20, outside: Annotated[float, Range(0, 20)] = 0.0,
@@ -233,21 +276,18 @@ def minimum_norm(
     losses = (X @ others.T - y[:, None]).square().mean(0) / 2
     fine, length = torch.linspace(0, 2 * math.pi, 361, dtype=X.dtype), float(shortest.norm())
     curve, coarse = _waves(fine, waves), slice(None, None, 3)
-    return every(
-        {
-            "gradient descent": equal(
-                w, shortest, tol=1e-6, why="10^-6: the slowest direction has shrunk beyond it"
-            ).drawn(
-                Series("another minimizer", fine, curve @ (shortest + 5 * away[1]), role="other"),
-                Series("shortest weights X⁺y", fine, curve @ shortest, role="predicted"),
-                Series("gradient descent", fine[coarse], (curve @ w)[coarse]),
-                Series("samples", t, y, role="bound", style="points"),
-                x="t", y="prediction, a sum of waves",
-            ),
-            "others are longer": at_least(others.norm(dim=1), length, why="a theorem: no slack"),
-            "others are as good": equal_to_rounding(losses, torch.zeros(1000)),
-        }
-    )
+    return every({
+        "gradient descent": equal(
+            w, shortest, tol=1e-6, why="10^-6: the slowest direction has shrunk beyond it"
+        ).drawn(
+            Series("another minimizer", fine, curve @ (shortest + 5 * away[1]), role="other"),
+            Series("shortest weights X⁺y", fine, curve @ shortest, role="predicted"),
+            Series("gradient descent", fine[coarse], (curve @ w)[coarse]),
+            Series("samples", t, y, role="bound", style="points"),
+            x="t", y="prediction, a sum of waves"),
+        "others are longer": at_least(others.norm(dim=1), length, why="a theorem: no slack"),
+        "others are as good": equal_to_rounding(losses, torch.zeros(1000)),
+    })
 
 
 def _waves(t: Tensor, waves: int) -> Tensor:
@@ -279,13 +319,11 @@ def gaussian_likelihood(
     best, reason = lstsq(X, y), "10^-6: L-BFGS resolves the minimum of a smooth function to 10^-8"
     left = (y - X @ best).square().mean()
     density = torch.distributions.Normal(X @ w, deviation := X.new_tensor(sigma)).log_prob(y)
-    return every(
-        {
-            "weights": equal(found[:-1], best, tol=1e-6, why=reason),
-            "variance": equal(np.exp(2 * found[-1]) / left, 1.0, tol=1e-6, why=reason),
-            "density": equal_to_rounding(nll(w, deviation.log(), X, y), -density.mean()),
-        }
-    )
+    return every({
+        "weights": equal(found[:-1], best, tol=1e-6, why=reason),
+        "variance": equal(np.exp(2 * found[-1]) / left, 1.0, tol=1e-6, why=reason),
+        "density": equal_to_rounding(nll(w, deviation.log(), X, y), -density.mean()),
+    })
 
 
 @claim(control={"sigma": 0.0}, refutes=["no longer nearer"], source="Widrow et al. 1976")
@@ -312,30 +350,23 @@ def lms_noise_floor(
         floors.append(settled.mean())
         errors.append(standard_error(settled))
         exact.append(_floor(X, y - X @ best, lr))
-    return every(
-        {
-            "no longer nearer": at_least(
-                halves, 0.5, why="1 up to noise of 10 %; without a floor it would be e^-6"
-            ).drawn(
-                Series("LMS", rates, floors, error=errors),
-                Series("exact", rates, exact, role="predicted"),
-                x="rate η", y="mean squared radius", log="xy",
-            ),
-            "proportional": slope(rates, floors, 1.0, tol=0.1,
-                                  why="about ησ²d/(2 - ηd): 4 % of bend at d = 4; noise 2 %"),
-            "floor": within_errors(
-                floors, exact, error=errors, bias=math.exp(-12) * (w @ w),
-                why="mean over independent chains; e^-12 of the squared start is left",
-            ),
-        }
-    )
+    return every({
+        "no longer nearer": at_least(
+            halves, 0.5, why="1 up to noise of 10 %; without a floor it would be e^-6"
+        ).drawn(
+            Series("LMS", rates, floors, error=errors),
+            Series("exact", rates, exact, role="predicted"),
+            x="rate η", y="mean squared radius", log="xy"),
+        "proportional": slope(rates, floors, 1.0, tol=0.1,
+                              why="about ησ²d/(2 - ηd): 4 % of bend at d = 4; noise 2 %"),
+        "floor": within_errors(
+            floors, exact, error=errors, bias=math.exp(-12) * (w @ w),
+            why="mean over independent chains; e^-12 of the squared start is left"),
+    })
 
 
 def _floor(X: Array, residual: Array, lr: float) -> float:
-    r"""Compute the exact stationary $E\Vert w-w^*\Vert^2$ of LMS on a finite set of samples.
-
-    With $A=I-\eta xx^\top$ the covariance solves $C = E[ACA]+\eta^2E[r^2xx^\top]$, linear in $C$.
-    """
+    r"""Solve $C=E[ACA]+\eta^2E[r^2xx^\top]$, linear in $C$, $A=I-\eta xx^\top$; give tr $C$."""
     s, d = X.shape
     A = np.eye(d) - lr * X[:, :, None] * X[:, None, :]
     map_ = np.einsum("sij,skl->ikjl", A, A).reshape(d * d, d * d) / s
@@ -354,7 +385,7 @@ def lms_is_the_rule(
         {}, {"average": True, "chains": 4, "epochs": 3}, {"fit_intercept": False, "epochs": 2},
         {"lr": 0.01, "chains": 2, "epochs": 1, "fit_intercept": False, "average": True},
     ]
-    learned, known, steps, answers, more = [], [], [], [], []
+    learned, known, steps, answers, more, unasked = [], [], [], [], [], []
     for kind in kinds:
         chosen: dict[str, Any] = {"epochs": 50, "chains": 1, "fit_intercept": True, **kind}
         wide = np.column_stack([X, np.ones(samples)]) if chosen["fit_intercept"] else X
@@ -375,14 +406,14 @@ def lms_is_the_rule(
         parted = LMS(random_state=int(seed), **kind).partial_fit(X, y)
         [parted.partial_fit(X, y) for _ in range(chosen["epochs"] - 1)]
         more.append(np.append(parted.coef_, parted.intercept_) - learned[-1])
-    return every(
-        {
-            "weights": equal_to_rounding(learned, known),
-            "steps": equal_to_rounding(np.concatenate(steps), np.zeros(sum(map(len, steps)))),
-            "predictions": equal_to_rounding(np.stack(answers), np.zeros((4, 4))),
-            "pass by pass": equal_to_rounding(np.stack(more), np.zeros((4, dim + 1))),
-        }
-    )
+        unasked.append("trace_" in vars(parted))
+    return every({
+        "weights": equal_to_rounding(learned, known),
+        "steps": equal_to_rounding(np.concatenate(steps), np.zeros(sum(map(len, steps)))),
+        "predictions": equal_to_rounding(np.stack(answers), np.zeros((4, 4))),
+        "pass by pass": equal_to_rounding(np.stack(more), np.zeros((4, dim + 1))),
+        "traced unasked": never(unasked, why="all steps take a lot of memory"),
+    })
 
 
 @claim(control={"rate": 2.5, "length": "shortest"}, source="by construction")
@@ -395,25 +426,19 @@ def lms_step_limit(
     X, _, w = (one.numpy() for one in _problem(seed, 20, dim))
     X *= (np.linspace(1, 2, 20) / np.linalg.norm(X, axis=1))[:, None]  # lengths from 1 to 2
     lr = rate / {"longest": 2.0, "shortest": 1.0}[length] ** 2
-    model = LMS(
-        lr=lr, chains=chains, epochs=5, fit_intercept=False, trace=True, random_state=seed
-    )
+    model = LMS(lr=lr, chains=chains, epochs=5, fit_intercept=False, trace=True, random_state=seed)
     path = fit_quietly(model, X, X @ w).trace_
     path = np.concatenate([np.zeros((1, chains, dim)), path])
     distances, rounding = np.linalg.norm(path - w, axis=2), 1e-12 * (1 + np.linalg.norm(w))
     return never(
         distances[1:] > distances[:-1] + rounding, why="a theorem; 10^-12 is left for rounding"
-    ).drawn(
+    ).named("steps that lead away").drawn(
         Series("farthest chain", range(len(distances)), distances.max(1), "measured", "line"),
         Series("median chain", range(len(distances)), np.median(distances, axis=1), "other"),
-        x="steps", y="distance to w*", log="y",
-    )
+        x="steps", y="distance to w*", log="y")
 
 
-@claim(
-    control={"design": "orthonormal"}, refutes=["lstsq"],
-    source="Higham 2002, sec. 20.4",
-)
+@claim(control={"design": "orthonormal"}, refutes=["lstsq"], source="Higham 2002, sec. 20.4")
 def conditioning_squared(
     seed: Seed, *, samples: Annotated[int, Range(30, 200)] = 40,
     repeats: Annotated[int, Range(10, 100)] = 30,
@@ -435,16 +460,13 @@ def conditioning_squared(
             errors.append(float(relative.log().mean().exp()))  # geometric mean: errors spread wide
     reason = "the constants depend on the degree, by less than a decade over five of κ"
     kappa, u = np.array(conditions), np.finfo(np.float64).eps / 2
-    return every(
-        {
-            "normal equations": slope(conditions, squared, 2.0, tol=0.3, why=reason).drawn(
-                Series("normal equations", conditions, squared),
-                Series("κ²u", conditions, u * kappa**2, role="predicted"),
-                Series("lstsq", conditions, plain, "other", "points"),
-                Series("κu", conditions, u * kappa, role="predicted"),
-                x="condition number κ of the monomials", y="relative error", log="xy",
-            ),
-            "lstsq": slope(conditions, plain, 1.0, tol=0.3, why=reason),
-            "lstsq is stable": at_most(plain, 10 * u * kappa, why="data that differ by 10 u"),
-        }
-    )
+    return every({
+        "normal equations": slope(conditions, squared, 2.0, tol=0.3, why=reason).drawn(
+            Series("normal equations", conditions, squared),
+            Series("κ²u", conditions, u * kappa**2, role="predicted"),
+            Series("lstsq", conditions, plain, "other", "points"),
+            Series("κu", conditions, u * kappa, role="predicted"),
+            x="condition number κ of the monomials", y="relative error", log="xy"),
+        "lstsq": slope(conditions, plain, 1.0, tol=0.3, why=reason),
+        "lstsq is stable": at_most(plain, 10 * u * kappa, why="data that differ by 10 u"),
+    })

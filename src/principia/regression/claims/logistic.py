@@ -1,4 +1,24 @@
-r"""Logistic regression: what is true of it, and what would refute it."""
+r"""Logistic regression: what is true of it, and what would refute it.
+
+Knobs:
+    points: Points in the data, or scores at which functions are compared.
+    width: How far scores reach on both sides of 0.
+    second: The formula for the second derivative of $\sigma$; that with a plus is wrong.
+    function: Which function has to be convex; $\sigma$ itself is not.
+    base: The base of the logarithm; beyond 2 the curve falls below the error at 0.
+    form: The formula of the loss; the naive one takes the logarithm of 0 far out.
+    dim: Features of a point, each with its weight.
+    residual: What multiplies $x_i$; the other sign climbs the loss.
+    steps: Steps of gradient descent.
+    rule: The optimizer; Adam rescales coordinates and so leaves the span.
+    chords: Chords between random weights that are laid above the risk.
+    loss: The loss of a point; the squared error of $\sigma$ is not convex.
+    l2: The price $\lambda$ on the squared weights; with one there is always a minimum.
+    intercept: Whether the model has an intercept, by whose equation the means match.
+    price: How many times our price that of scikit-learn is; only at 1 both minimize one function.
+    problems: Independent data sets.
+    gap: How far the classes are apart.
+"""
 
 import math
 import warnings
@@ -44,24 +64,22 @@ def logistic_function(
     s, slope, bend = _with_derivatives(lambda u: (-logistic_loss(torch.ones_like(u), u)).exp(), z)
     mirrored = (-logistic_loss(torch.zeros_like(z), z)).exp()  # of the other label
     expected = s * (1 - s) * (1 + 2 * s if second == "s(1-s)(1+2s)" else 1 - 2 * s)
-    return every(
-        {
-            "second derivative": equal_to_rounding(bend, expected).drawn(
-                Series("autograd", z, bend), Series(second, z, expected, role="predicted"),
-                x="z", y="second derivative of σ",
-            ),
-            "torch.sigmoid": equal_to_rounding(s, z.sigmoid()),
-            "logit inverts": equal(
-                logit(s), z, tol=8 * UNIT * (1 + z.abs().exp()), why=f"near 1 {ROUNDED}"
-            ),
-            "odd": equal_to_rounding(s - 0.5, 0.5 - mirrored),
-            "slope": equal_to_rounding(slope, s * (1 - s)),
-            "slope below 1/4": at_most(slope, 0.25, slack=UNIT, why="rounding of 1/4"),
-            "convex, then concave": at_least(
-                -z.sign() * bend, 0.0, slack=UNIT, why="rounding of a difference of two slopes"
-            ),
-        }
-    )
+    return every({
+        "second derivative": equal_to_rounding(bend, expected).drawn(
+            Series("autograd", z, bend), Series(second, z, expected, role="predicted"),
+            x="z", y="second derivative of σ",
+        ),
+        "torch.sigmoid": equal_to_rounding(s, z.sigmoid()),
+        "logit inverts": equal(
+            logit(s), z, tol=8 * UNIT * (1 + z.abs().exp()), why=f"near 1 {ROUNDED}"
+        ),
+        "odd": equal_to_rounding(s - 0.5, 0.5 - mirrored),
+        "slope": equal_to_rounding(slope, s * (1 - s)),
+        "slope below 1/4": at_most(slope, 0.25, slack=UNIT, why="rounding of 1/4"),
+        "convex, then concave": at_least(
+            -z.sign() * bend, 0.0, slack=UNIT, why="rounding of a difference of two slopes"
+        ),
+    })
 
 
 def _scores(seed: Seed, points: int, width: float) -> Tensor:
@@ -88,15 +106,13 @@ def log_sigmoid(
     z = _scores(seed, points, width)
     s, loss = z.sigmoid(), _with_derivatives(lambda u: logistic_loss(torch.ones_like(u), u), z)
     curve = loss if function == "-log sigmoid" else _with_derivatives(torch.sigmoid, z)
-    return every(
-        {
-            "strictly convex": never(curve[2] <= 0, why="a theorem").drawn(
-                Series(function, z, curve[0], style="line"), x="z", y="function"
-            ),
-            "first derivative": equal_to_rounding(-loss[1], 1 - s),
-            "second derivative": equal_to_rounding(-loss[2], -s * (1 - s)),
-        }
-    )
+    return every({
+        "strictly convex": never(curve[2] <= 0, why="a theorem").drawn(
+            Series(function, z, curve[0], style="line"), x="z", y="function"
+        ),
+        "first derivative": equal_to_rounding(-loss[1], 1 - s),
+        "second derivative": equal_to_rounding(-loss[2], -s * (1 - s)),
+    })
 
 
 @claim(
@@ -113,18 +129,16 @@ def surrogate_bound(
     z = _scores(seed, points, width)
     bound = zero_one_bound(z) if base == 2 else zero_one_bound(z, base)
     error = (z <= 0).double()
-    return every(
-        {
-            "above the error": at_least(bound, error, slack=4 * UNIT, why="rounding at 0").drawn(
-                Series(f"-log σ, base {base:.3g}", z, bound, style="line"),
-                Series("0/1 error", z, error, role="bound", style="steps"), x="margin z", y="loss",
-            ),
-            "log 2 at 0": equal_to_rounding(bound[z == 0], [math.log(2, base)]),
-            "minus the logarithm": equal_to_rounding(
-                bound, (1 + (-z).exp()).log() / math.log(base)
-            ),
-        }
-    )
+    return every({
+        "above the error": at_least(bound, error, slack=4 * UNIT, why="rounding at 0").drawn(
+            Series(f"-log σ, base {base:.3g}", z, bound, style="line"),
+            Series("0/1 error", z, error, role="bound", style="steps"), x="margin z", y="loss",
+        ),
+        "log 2 at 0": equal_to_rounding(bound[z == 0], [math.log(2, base)]),
+        "minus the logarithm": equal_to_rounding(
+            bound, (1 + (-z).exp()).log() / math.log(base)
+        ),
+    })
 
 
 @claim(control={"form": "naive"}, refutes=["finite"], source="by construction")
@@ -145,23 +159,21 @@ def two_forms(
         logistic_loss(y.bool(), z)
         logistic_loss(torch.ones_like(z), z)
     of_signs = torch.stack([F.softplus(-signs * given), F.softplus(signs * given)])
-    return every(
-        {
-            "labels -1 and +1": equal_to_rounding(converted, of_signs),
-            "of which a note tells": equal(len(noted), 2, tol=0, why="one for each of two calls"),
-            "finite": never(~loss.isfinite(), why="the loss of 1e4 is 1e4 or 0"),
-            "far away": equal(
-                loss, F.relu((1 - 2 * labels) * far), tol=math.exp(-200), why="ln(1+e^-200)"
-            ),
-            "two formulas": equal(
-                logistic_loss(y, z), _naive_loss(y, z), tol=4 * UNIT * (40 + z.abs().exp()),
-                why=f"{ROUNDED}; the loss is below 40",
-            ),
-            "torch": equal_to_rounding(
-                logistic_loss(y, z), F.binary_cross_entropy_with_logits(z, y, reduction="none")
-            ),
-        }
-    )
+    return every({
+        "labels -1 and +1": equal_to_rounding(converted, of_signs),
+        "of which a note tells": equal(len(noted), 2, tol=0, why="one for each of two calls"),
+        "finite": never(~loss.isfinite(), why="the loss of 1e4 is 1e4 or 0"),
+        "far away": equal(
+            loss, F.relu((1 - 2 * labels) * far), tol=math.exp(-200), why="ln(1+e^-200)"
+        ),
+        "two formulas": equal(
+            logistic_loss(y, z), _naive_loss(y, z), tol=4 * UNIT * (40 + z.abs().exp()),
+            why=f"{ROUNDED}; the loss is below 40",
+        ),
+        "torch": equal_to_rounding(
+            logistic_loss(y, z), F.binary_cross_entropy_with_logits(z, y, reduction="none")
+        ),
+    })
 
 
 def _naive_loss(y: Tensor, z: Tensor) -> Tensor:
@@ -181,7 +193,8 @@ def gradient(
     copies = w.repeat(points, 1).requires_grad_()  # one w a point, so that gradients stay apart
     logistic_loss(y, (X * copies).sum(dim=1)).sum().backward()
     sign = 1 if residual == "sigma - y" else -1
-    return equal_to_rounding(copies.grad, sign * ((X @ w).sigmoid() - y)[:, None] * X)
+    expected = sign * ((X @ w).sigmoid() - y)[:, None] * X
+    return equal_to_rounding(copies.grad, expected).named("gradients of the points")
 
 
 def _noisy_labels(seed: Seed, points: int, dim: int) -> tuple[Tensor, Tensor, Tensor]:
@@ -245,21 +258,19 @@ def convex_and_smooth(
     curvature, norms = torch.linalg.eigvalsh(measured), places.detach().norm(dim=1)
     smooth = float(torch.linalg.eigvalsh(X.T @ X)[-1]) / (4 * points)
     slack, why = 1e-13 * smooth, "a theorem; rounding of eigenvalues, relative to L"
-    return every(
-        {
-            "chords": never(
-                risk(t * a + (1 - t) * b, loss) > chord * (1 + 1e-12), why="a theorem; 1e-12 rounds"
-            ),
-            "Hessian": equal_to_rounding(measured, torch.einsum("ps,si,sj->pij", weights, X, X)),
-            "not negative": at_least(curvature, 0.0, slack=slack, why=why),
-            "at most L": at_most(curvature, smooth, slack=slack, why=why).drawn(
-                Series("largest curvature", norms, curvature[:, -1]),
-                Series("L", [0.0, float(norms.max())], [smooth] * 2, role="bound"),
-                x="‖w‖", y="eigenvalue of the Hessian",
-            ),
-            "L at 0": equal_to_rounding(curvature[0, -1], smooth),
-        }
-    )
+    return every({
+        "chords": never(
+            risk(t * a + (1 - t) * b, loss) > chord * (1 + 1e-12), why="a theorem; 1e-12 rounds"
+        ),
+        "Hessian": equal_to_rounding(measured, torch.einsum("ps,si,sj->pij", weights, X, X)),
+        "not negative": at_least(curvature, 0.0, slack=slack, why=why),
+        "at most L": at_most(curvature, smooth, slack=slack, why=why).drawn(
+            Series("largest curvature", norms, curvature[:, -1]),
+            Series("L", [0.0, float(norms.max())], [smooth] * 2, role="bound"),
+            x="‖w‖", y="eigenvalue of the Hessian",
+        ),
+        "L at 0": equal_to_rounding(curvature[0, -1], smooth),
+    })
 
 
 @claim(
@@ -336,9 +347,10 @@ def irls_is_scikit_learns(
         ends.append([model.converged_, model.separable_, len(model.losses_) - model.n_iter_])
     flat = IRLS().fit([[1.0], [1.0], [-1.0], [-1.0]], [0, 1, 0, 1])  # all scores are 0
     wrong.append(flat.predict([[1.0], [2.0]]) != 1)
+    ends.append([flat.converged_, flat.separable_, len(flat.losses_) - flat.n_iter_])
     near = "both solvers end with a quadratically small gradient"
     together = [(np.concatenate(a), np.concatenate(b)) for a, b in zip(found, known, strict=True)]
-    minimum = np.tile([1, 0, 1], (len(cases), 1))
+    minimum = np.tile([1, 0, 1], (len(ends), 1))
     return every({
         "weights": equal(*together[0], tol=1e-6, why=near),
         "probabilities": equal(*together[1], tol=1e-6, why=near),
@@ -404,20 +416,18 @@ def separable_data_diverges(
     line = norms[:, 0].mean() + u * (u @ v[:, 0]) / (u @ u)
     turned = F.normalize(_descend_scaled(signed, 5000, l2), dim=-1)
     cosines = (turned.numpy() * np.stack(best)).sum(axis=1)
-    return every(
-        {
-            "linear in log t": at_least(
-                straight, 0.99**0.5, why="R² of 0.99: what is bounded bends the line at its start"
-            ).drawn(
-                Series("‖w‖", times, norms[:, 0]), Series("line", times, line, role="predicted"),
-                x="step t (first problem)", y="‖w‖", log="x",
-            ),
-            "toward the largest margin": at_least(
-                cosines, 0.999, why="the angle falls like one over the norm: 5000 steps reach 2°"
-            ),
-            "IRLS tells": at_least(told, 1.0, why="Booleans"),
-        }
-    )
+    return every({
+        "linear in log t": at_least(
+            straight, 0.99**0.5, why="R² of 0.99: what is bounded bends the line at its start"
+        ).drawn(
+            Series("‖w‖", times, norms[:, 0]), Series("line", times, line, role="predicted"),
+            x="step t (first problem)", y="‖w‖", log="x",
+        ),
+        "toward the largest margin": at_least(
+            cosines, 0.999, why="the angle falls like one over the norm: 5000 steps reach 2°"
+        ),
+        "IRLS tells": at_least(told, 1.0, why="Booleans"),
+    })
 
 
 def _descend_scaled(rows: Tensor, steps: int, l2: float) -> Tensor:

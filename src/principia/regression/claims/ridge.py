@@ -1,6 +1,24 @@
-r"""Ridge regression: what is true of it, and what would refute it."""
+r"""Ridge regression: what is true of it, and what would refute it.
+
+Knobs:
+    samples: Samples, the rows of $X$.
+    dim: Features, the columns of $X$, each with its weight.
+    lam: The price $\lambda$ on the squared weights.
+    price: What multiplies $I$ in the equations; the other form forgets a factor of the loss.
+    factor: How many times the price scikit-learn is given.
+    few: The smaller side of $X$.
+    many: The larger side of $X$.
+    dual_price: The price in the dual system; without one it need not have a solution.
+    sigma2: The variance of the noise in the targets.
+    tau: The variance of the weights in the prior.
+    rule: Whether weights are scaled or moved by a threshold, which is what the lasso does.
+    rank: Independent columns of $X$; fewer than columns leave weights undecided.
+    limit: What weights should tend to as the price vanishes; normal equations have no inverse.
+    denominator: Whether residuals are divided by $1-H_{ii}$; without it they are too small.
+"""
 
 import itertools
+import warnings
 from collections.abc import Callable
 from typing import Annotated, Any, Literal, get_args
 
@@ -59,7 +77,7 @@ def _minimizes(
     alpha = lam if misprinted else ridge_alpha(lam, samples, loss=loss, penalty="half")
     found = _argmin(lambda w: _objective(X, y, w, lam, loss, "half"), dim)
     why = f"L-BFGS stops at a gradient of {FLAT:g}, over a curvature of λ at least"
-    return equal(found, _solved(X, y, alpha), tol=1e-8, why=why)
+    return equal(found, _solved(X, y, alpha), tol=1e-8, why=why).named("best weights")
 
 
 def _problem(seed: Seed, samples: int, dim: int, *outputs: int) -> tuple[Tensor, Tensor]:
@@ -148,7 +166,23 @@ def sklearn_convention(
         "gradients of the eight conventions": equal(
             gradients, 0, tol=rounding, why="rounding of sums of the size of X'y"
         ),
+        "a constant column is told": _told(X[:10, :1], y[:10]),
     })
+
+
+def _told(X: Tensor, y: Tensor) -> Evidence:
+    """Count warnings of a column that would be an intercept with a price, for a column beside X."""
+    zero, alpha, found = 0 * X, X.new_tensor([1.0]), []
+    bent = torch.cat([zero[:4] + 1, zero[4:-1], zero[-1:] + 1])  # alike at both ends only
+    for other in (zero + 3, zero, bent):
+        wide = torch.cat([X, other], dim=1)
+        for center, rows in ((False, 10), (True, 10), (False, 1)):
+            with warnings.catch_warnings(record=True) as noted:
+                warnings.simplefilter("always")
+                ridge_path(wide[:rows], y[:rows], alpha, center=center)
+                effective_dof(wide[:rows], alpha, center=center)
+            found.append(len(noted))
+    return equal(found, [2, *[0] * 8], tol=0, why="one for each call, and only where there is one")
 
 
 @claim(
@@ -160,7 +194,11 @@ def svd_shrinkage(
     seed: Seed, *, samples: Samples = 40, dim: Dim = 8, lam: Price = 5.0,
     factor: Literal["d² / (d² + lambda)", "d / (d + lambda)"] = "d² / (d² + lambda)",
 ) -> Evidence:
-    r"""Ridge shrinks the fit along $u_i$ by $d_i^2/(d_i^2+\lambda)$; least squares keeps it."""
+    r"""Ridge shrinks the fit along $u_i$ by $d_i^2/(d_i^2+\lambda)$; least squares keeps it.
+
+    Args:
+        factor: The share of the fit that is kept, of a singular value $d$; it needs squares.
+    """
     X, Y = _problem(seed, samples, dim, 3)
     U, d, _ = torch.linalg.svd(X, full_matrices=False)
     size = d if factor == "d / (d + lambda)" else d**2
@@ -223,7 +261,11 @@ def map_estimate(
     sigma2: Annotated[float, Range(0.05, 0.5)] = 0.3, tau: Annotated[float, Range(0.6, 10)] = 2.0,
     price: Literal["sigma2 / tau", "tau / sigma2"] = "sigma2 / tau",
 ) -> Evidence:
-    r"""With prior $N(0,\tau I)$ the posterior mode is ridge at $\lambda=\sigma^2/\tau$."""
+    r"""With prior $N(0,\tau I)$ the posterior mode is ridge at $\lambda=\sigma^2/\tau$.
+
+    Args:
+        price: The price that goes with the prior; its inverse is another one.
+    """
     X, y = _problem(seed, samples, dim)
 
     def surprise(w: Tensor) -> Tensor:
@@ -306,6 +348,12 @@ def limits(
     centered = torch.linalg.svdvals(X - X.mean(dim=0))[:rank]
     shifted = effective_dof(away, torch.cat([X.new_zeros(1), centered[:1] ** 2]), center=True)
     known = torch.stack([centered**0, centered**2 / (centered**2 + centered[0] ** 2)]).sum(dim=1)
+    ranks = []
+    for (s, columns), size in itertools.product(((50, 2), (2, 50)), (1e6, 1e-6)):
+        for share in (0.5, 2.0):  # of rounding, which is 50 units of the largest value
+            pair = X.new_zeros(s, columns)
+            pair[0, 0], pair[1, 1] = size, size * share * 50 * torch.finfo(X.dtype).eps
+            ranks.append(effective_dof(pair, X.new_zeros(1))[0])
     why = "λ is 1000 times below every d² or above, which bends the line by 0.001"
     return every({
         "distance to the limit at 0": slope(
@@ -314,7 +362,8 @@ def limits(
         ),
         "norm": slope(large, ridge_path(X, y, large).norm(dim=1), -1.0, tol=0.01, why=why),
         "freedom at 0": equal(
-            [freedom[0], effective_dof(0 * X, lams)[0]], [rank, 0], tol=0, why="every term is 1"
+            [freedom[0], effective_dof(0 * X, lams)[0], *ranks], [rank, 0, *[1, 2] * 4], tol=0,
+            why="every term is 1, of values beyond rounding",
         ),
         "freedom far from 0": equal(
             shifted, known, tol=1e-6, why="float64 keeps 10 digits of columns of size 1e6 around 1"
