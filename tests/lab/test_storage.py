@@ -65,6 +65,8 @@ def test_a_killed_worker_is_told(tmp_path, monkeypatch):
 
 def test_a_page_that_cannot_be_imported_fails_alone(tmp_path, monkeypatch):
     announced(tmp_path, monkeypatch, "broken", "raise RuntimeError('half written')\n")
-    measure, control, _ = checking._work(("broken/idea", "anything", 0, {}))
+    found = checking._work(("broken/idea", "anything", 0, {}))
+    (measure,), (control,) = found.measures, found.controls
+    assert not found.passed
     assert measure.verdict == control.verdict == "error"
     assert measure.error == "broken/idea cannot be imported: RuntimeError: half written"

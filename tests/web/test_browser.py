@@ -33,7 +33,9 @@ def open_card(tab, server, claim, query=""):
 def test_every_page_loads_without_a_complaint_and_asks_no_other_host(tab, server, inside):
     """No error, no warning of the console, and nothing leaves the host."""
     one = inside.post(f"/api/claims/{HOPFIELD}/energy_never_rises", json={}).json()
-    tab.route("**/api/claims/**", lambda route: route.fulfill(json=one))  # what all are told here
+    hero = inside.post(f"/api/heroes/{HOPFIELD}", json={"recorded": True}).json()
+    for what, told in (("claims", one), ("heroes", hero)):  # what all are told here
+        tab.route(f"**/api/{what}/**", lambda route, told=told: route.fulfill(json=told))
     wrong = {}
     for address in (*NAMED, *KEYS):
         tab.goto(f"{server}/{address}")  # its scripts have run; nobody waits for measurements

@@ -31,7 +31,8 @@ def screenshot(page: Path, picture: Path, *, width: int, height: int, owner: str
         height: Of the window.
         owner: Who asks, for errors.
     """
-    found = next(filter(None, map(shutil.which, NAMES)), None)
+    named = os.environ.get("PRINCIPIA_CHROMIUM")
+    found = named or next(filter(None, map(shutil.which, NAMES)), None)
     if found is None:
         raise UsageError(
             f"{owner}: a PNG file needs Chromium, which is not on this machine. Install it (make "

@@ -7,6 +7,7 @@ load the pages.
 from __future__ import annotations
 
 import concurrent.futures
+import contextlib
 import itertools
 import json
 import multiprocessing
@@ -98,7 +99,8 @@ def _run(tasks: Sequence[Task], workers: int) -> Iterator[tuple[Task, Finding]]:
         workers, mp_context=context, initializer=_prepare_worker
     )
     try:
-        waiting = {pool.submit(_work, task): task for task in tasks}
+        with _no_interrupt():
+            waiting = {pool.submit(_work, task): task for task in tasks}
         for future in concurrent.futures.as_completed(waiting):
             yield waiting[future], future.result()
     except BrokenProcessPool:
@@ -112,6 +114,22 @@ def _run(tasks: Sequence[Task], workers: int) -> Iterator[tuple[Task, Finding]]:
         raise
     finally:
         pool.shutdown(wait=False, cancel_futures=True)
+
+
+@contextlib.contextmanager
+def _no_interrupt() -> Iterator[None]:
+    """Let Ctrl-C wait while workers are started: they would tell of it in tracebacks of their own.
+
+    What is blocked here stays blocked in the processes that are started, from their first moment.
+    """
+    if not hasattr(signal, "pthread_sigmask"):  # Windows
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _prepare_worker() -> None:

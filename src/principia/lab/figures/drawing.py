@@ -21,6 +21,7 @@ __all__ = ["draw", "drawn"]
 
 ROW, LOW = {1: 380, 2: 280}, 230  # pixels of a row of panels, by how many there are; of more
 FRAME = 90  # milliseconds
+SLIDER, LEGEND = 70, 30  # pixels below the axes
 BARE = (Image, Matrix, Words, Graph)  # whose axes have no numbers to read, but for names of cells
 LISTED = ("scatter", "scatter3d", "bar")  # kinds of traces that a legend names
 BEYOND = 0.05  # of the span of an axis that does not move, free on both sides
@@ -119,7 +120,11 @@ def _still(
                 trace = {**trace, "showlegend": name not in told, "legendgroup": name}
                 told.add(name)
             data.append({**trace, **where})
-    layout["showlegend"] = len(told) > 1
+    alone = len(panels.plots) == 1
+    layout["showlegend"] = len(told) > 1 and (alone or panels.legend)
+    if layout["showlegend"] and not alone:  # titles stand above
+        layout["legend"] |= {"yref": "container", "y": 0.0, "yanchor": "bottom"}
+        layout["margin"]["b"] += LEGEND
     sounds = [mark for plot in panels.plots for mark in plot.series if isinstance(mark, Sound)]
     meta: dict[str, Any] = {"panels": panels.width}
     if sounds:
@@ -280,7 +285,9 @@ def _moving(frames: Frames) -> Spec:
                 {"label": "❚❚", "method": "animate", "args": [[None], _pace(0)]},
             ],
         }],
-        "height": layout["height"] + 90, "margin": {**layout["margin"], "b": 120},
+        "height": layout["height"] + SLIDER,
+        "margin": {**layout["margin"], "b": layout["margin"]["b"] + SLIDER},
+        "showlegend": layout["showlegend"] and len(stills[0].plots) == 1,
     }
     return {
         "data": specs[0]["data"], "layout": layout,

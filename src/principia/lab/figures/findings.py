@@ -103,4 +103,4 @@ def _panels(pictures: list[Plot | Panels]) -> Panels:
     rows = [one.plots if isinstance(one, Panels) else (one,) for one in pictures]
     widest = max(len(row) for row in rows)
     plots = tuple(plot for row in rows for plot in row)
-    return Panels(plots, columns=2 if widest == 1 else widest)
+    return Panels(plots, columns=2 if widest == 1 else widest, legend=True)

@@ -33,7 +33,10 @@ from principia.lab.pictures.marks import (
 __all__ = ["Trace", "played", "rule_trace", "traces"]
 
 Trace = dict[str, Any]  # as Plotly's own form has it
-SIGNED = [[0.0, "#2563eb"], [0.5, "#ffffff"], [1.0, "#dc2626"]]
+Scale = list[list[Any]]  # of colors; named ones look otherwise in a browser than in Python
+GRAYS: Scale = [[0.0, "#000000"], [1.0, "#ffffff"]]
+BLUES: Scale = [[0.0, "#f1f5f9"], [0.5, "#60a5fa"], [1.0, "#1e3a8a"]]
+SIGNED: Scale = [[0.0, "#2563eb"], [0.5, "#ffffff"], [1.0, "#dc2626"]]
 WIDTHS = (0.75, 1.75, 3.0, 5.0)  # of edges, thin to thick
 MOST_POINTS = 2000  # of a wave, which no screen shows more finely
 TEXT_SIDES = {
@@ -90,7 +93,7 @@ def _(mark: Image, color: str) -> list[Trace]:
         _trace(
             "heatmap", z=_small(mark.pixels[::-1]), x0=left + wide / 2, dx=wide,
             y0=bottom + tall / 2, dy=tall,
-            name=mark.name, **_colors(mark, "Greys_r"),
+            name=mark.name, **_colors(mark, GRAYS),
         )
     ]
 
@@ -112,10 +115,10 @@ def _(mark: Field, color: str) -> list[Trace]:
             )
         ]
     if mark.style == "heat":
-        return [_trace("heatmap", **shared, **_colors(mark, "Blues"))]
+        return [_trace("heatmap", **shared, **_colors(mark, BLUES))]
     if mark.style == "filled":
         return [
-            _trace("contour", **shared, ncontours=14, line={"width": 0.5}, **_colors(mark, "Blues"))
+            _trace("contour", **shared, ncontours=14, line={"width": 0.5}, **_colors(mark, BLUES))
         ]
     return [
         _trace(
@@ -132,7 +135,7 @@ def _(mark: Matrix, color: str) -> list[Trace]:
         _trace(
             "heatmap", z=_small(mark.values[::-1]), x=list(mark.columns) or list(range(columns)),
             y=(list(mark.rows) or list(range(rows)))[::-1], name=mark.name, xgap=1, ygap=1,
-            texttemplate="%{z:.3~g}" if mark.written else None, **_colors(mark, "Blues"),
+            texttemplate="%{z:.3~g}" if mark.written else None, **_colors(mark, BLUES),
         )
     ]
 
@@ -210,7 +213,7 @@ def _(mark: Histogram, color: str) -> list[Trace]:
 def _(mark: Cloud, color: str) -> list[Trace]:
     x, y, z = mark.points.reshape(-1, 3).T
     colored = color if mark.values is None else mark.values
-    marker = {"size": mark.size, "color": colored, "colorscale": "Turbo"}
+    marker = {"size": mark.size, "color": colored, "colorscale": "Viridis"}
     return [
         _trace(
             "scatter3d", x=x, y=y, z=z, name=mark.name,
@@ -227,7 +230,7 @@ def _(mark: Surface, color: str) -> list[Trace]:
         _trace(
             "surface", x=_small(mark.x), y=_small(mark.y), z=_small(mark.z),
             surfacecolor=_small(shown), opacity=mark.opacity, showscale=False, name=mark.name,
-            colorscale="Blues", hoverinfo="skip",
+            colorscale=BLUES, hoverinfo="skip",
         )
     ]
 
@@ -332,7 +335,7 @@ def _small(values: np.ndarray) -> np.ndarray:
     return np.asarray(values, dtype=np.float32)
 
 
-def _colors(mark: Image | Field | Matrix, scale: str) -> dict[str, Any]:
+def _colors(mark: Image | Field | Matrix, scale: Scale) -> dict[str, Any]:
     values = mark.values if isinstance(mark, Matrix) else (
         mark.z if isinstance(mark, Field) else mark.pixels)
     finite = values[np.isfinite(values)]

@@ -45,8 +45,14 @@ class Plot:
     generic: bool = False
 
     def __post_init__(self) -> None:
-        """Take the marks for itself."""
+        """Take the marks for itself; those in space and those on paper do not go together."""
         object.__setattr__(self, "series", tuple(self.series))
+        flat = [one for one in self.series if not isinstance(one, (Cloud, Surface))]
+        if self.spatial and flat:
+            raise UsageError(
+                "Plot: series must be all in space or all on paper; got "
+                f"{type(flat[0]).__name__} beside a Cloud or a Surface. Draw it as a Cloud."
+            )
 
     @property
     def spatial(self) -> bool:
@@ -85,10 +91,12 @@ class Panels:
     Args:
         plots: The plots, row by row.
         columns: How many stand in a row; by default all.
+        legend: Whether a legend stands below; words on the picture are better, where there is room.
     """
 
     plots: tuple[Plot, ...]
     columns: int = 0
+    legend: bool = False
 
     def __post_init__(self) -> None:
         """Take the plots for itself."""
@@ -108,7 +116,8 @@ class Panels:
 
     def to_json(self) -> dict[str, Any]:
         """Give the panels as plain data."""
-        return {"panels": [one.to_json() for one in self.plots], "columns": self.width}
+        described = {"panels": [one.to_json() for one in self.plots], "columns": self.width}
+        return {**described, "legend": True} if self.legend else described
 
 
 @final
@@ -189,5 +198,6 @@ def picture_from_json(plain: Mapping[str, Any]) -> Picture:
         frames = tuple(picture_from_json(one) for one in plain["frames"])
         return Frames(plain["parameter"], tuple(plain["values"]), frames)  # type: ignore[arg-type]
     if "panels" in plain:
-        return Panels(tuple(map(Plot.from_json, plain["panels"])), plain["columns"])
+        plots = tuple(map(Plot.from_json, plain["panels"]))
+        return Panels(plots, plain["columns"], plain.get("legend", False))
     return Plot.from_json(plain)

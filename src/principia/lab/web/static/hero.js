@@ -5,6 +5,7 @@ import { complain, set, turned, watch } from "./knobs.js";
 const { drawFigure, whenSeen } = globalThis.principia;
 const PACE = 110; // milliseconds a frame
 const REST = 500; // milliseconds without a change before all frames are drawn for these knobs
+const SLIDER = 70; // pixels that it takes in a recording
 const ROUNDS = 3; // then it stands still, until somebody plays it again
 const still = matchMedia("(prefers-reduced-motion: reduce)").matches;
 
@@ -92,7 +93,7 @@ class Hero {
     const figure = await this.asked(true);
     if (!figure || others !== this.rest()) return;
     const { sliders, updatemenus, ...layout } = figure.layout; // the form has the knob and the button
-    layout.margin = { ...layout.margin, b: 55 };
+    layout.margin = { ...layout.margin, b: layout.margin.b - SLIDER };
     await drawFigure(this.figure, { ...figure, layout });
     this.others = others;
     this.labels = sliders[0].steps.map((step) => step.label);
