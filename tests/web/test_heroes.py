@@ -7,7 +7,6 @@ import pytest
 from playwright.sync_api import expect
 
 HOPFIELD = "connectionism/hopfield"
-PHONE = {"viewport": {"width": 390, "height": 844}, "has_touch": True}
 
 
 def test_the_server_draws_it_once_or_as_a_recording(inside):
@@ -73,8 +72,8 @@ def test_who_wants_no_motion_gets_none(tab, server):
     expect(hero.locator(".play")).to_have_text("Pause")
 
 
-@pytest.mark.parametrize("tab", [PHONE], indirect=True)
 def test_on_a_phone_panels_stand_below_each_other_and_nothing_overflows(tab, server):
+    tab.set_viewport_size({"width": 390, "height": 844})
     hero = hero_of(tab, server)
     panels = hero.locator(".figure .cartesianlayer > .subplot > .gridlayer")
     shown = [box for box in (one.bounding_box() for one in panels.all()) if box]

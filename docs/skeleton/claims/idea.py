@@ -1,4 +1,12 @@
-r"""The running average: what is true of it, and what would refute it."""
+r"""The running average: what is true of it, and what would refute it.
+
+Knobs:
+    steps: Length of the series.
+    series: Independent series that are averaged.
+    decay: Share of the old average that is kept at each step.
+    corrected: Whether the average is freed of its start at 0, which prints forget.
+    correlation: How much of its neighbor is added to each noise; with any, the law does not hold.
+"""
 
 from typing import Annotated
 
@@ -7,6 +15,7 @@ import torch
 from chapter.idea import Decay, running_average
 from principia.lab.evidence import Evidence, Series, claim, equal_to_rounding, within_errors
 from principia.lab.params import Range
+from principia.lab.pictures import Histogram
 from principia.lab.seeds import Seed
 
 
@@ -25,8 +34,8 @@ def constants_are_kept(
     return equal_to_rounding(mean, level.expand(steps)).drawn(
         Series("average", range(1, steps + 1), mean),
         Series("constant", [1, steps], [float(level)] * 2, role="predicted"),
-        x="step t", y="value",
-    )
+        x="step t", y="average of a constant",
+    ).named("average, once the start is corrected")
 
 
 @claim(control={"correlation": 0.5}, source="Brown 1959")
@@ -38,9 +47,14 @@ def noise_shrinks(
     rng = seed.torch()
     noise = torch.randn(series, 100, generator=rng, dtype=torch.float64)
     noise = noise + correlation * noise.roll(1, dims=-1)
-    kept = running_average(noise, decay=decay)[:, -1] ** 2
-    share = (1 - decay) / (1 + decay)
+    averages = running_average(noise, decay=decay)[:, -1]
+    kept, share = averages**2, (1 - decay) / (1 + decay)
+    law = torch.linspace(-4, 4, 80, dtype=torch.float64) * share**0.5
+    density = torch.exp(-(law**2) / (2 * share)) / (2 * torch.pi * share) ** 0.5
     return within_errors(
         kept.mean(), share, error=kept.std() / series**0.5, bias=share * decay**200,
         why="the mean of squares over independent series; 100 steps stand for infinitely many",
+    ).named("variance that is left").drawn(
+        Histogram("averages", averages), Series("the law", law, density, "predicted"),
+        x="last average", y="density",
     )

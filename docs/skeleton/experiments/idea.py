@@ -1,13 +1,42 @@
 r"""The running average: what it reaches on data."""
 
+from typing import Annotated
+
 import torch
 from sklearn.datasets import load_diabetes
 
 from chapter.idea import Decay, running_average
 from principia.lab import figures
-from principia.lab.evidence import Plot, Series
+from principia.lab.draws import randn
+from principia.lab.heroes import hero
 from principia.lab.params import Range
+from principia.lab.pictures import Plot, Series
 from principia.lab.runs import Run, experiment
+from principia.lab.seeds import Seed
+
+
+@hero(moves="decay")
+def smoothing(
+    seed: Seed, *, decay: Annotated[float, Range(0, 0.99)] = 0.9,
+    noise: Annotated[float, Range(0, 2)] = 0.5,
+) -> Plot:
+    """What is kept longer is smoother, and later.
+
+    Args:
+        decay: Share of the old average that is kept at each step.
+        noise: Size of the noise on the wave.
+    """
+    times = torch.arange(200.0)
+    wave = torch.sin(times / 15)
+    seen = wave + noise * randn(seed.torch(), 200)
+    return Plot(
+        (
+            Series("seen", times, seen, "gray", "points"),
+            Series("wave", times, wave, "predicted", "line"),
+            Series("average", times, running_average(seen, decay=decay), "measured", "line"),
+        ),
+        x="step t", y="series", y_range=(-3, 3),
+    )
 
 
 @experiment(

@@ -35,10 +35,17 @@ __all__ = ["claims_report", "races_report", "run_report", "tour_report"]
 OF_CLAIMS = ("verdict", "claim", "measured", "control")
 DRAW = """
 for (const place of document.querySelectorAll(".figure")) {
-  Plotly.newPlot(place, JSON.parse(place.nextElementSibling.textContent), {
+  const figure = JSON.parse(place.nextElementSibling.textContent);
+  const config = {
     responsive: true, displaylogo: false, plotlyServerURL: "",
-    modeBarButtonsToRemove: ["sendChartToCloud"],
-  });
+    modeBarButtonsToRemove: ["sendChartToCloud", "sendDataToCloud"],
+  };
+  Plotly.newPlot(place, { ...figure, config });
+  for (const [name, address] of figure.layout?.meta?.sounds ?? []) {
+    const audio = Object.assign(document.createElement("audio"), { controls: true, src: address });
+    audio.ariaLabel = name;
+    place.after(audio);
+  }
 }
 """
 OF_RACES = ("we are", "race", "closest peer, smallest size", "closest peer, largest size")
@@ -244,7 +251,7 @@ def _policy(*scripts: str) -> str:
     hashes = " ".join(f"'sha256-{base64.b64encode(one).decode()}'" for one in digests)
     return (
         f"default-src 'none'; script-src {hashes}; style-src 'unsafe-inline'; "
-        "img-src data: blob:; font-src data:; base-uri 'none'; form-action 'none'"
+        "img-src data: blob:; media-src data:; font-src data:; base-uri 'none'; form-action 'none'"
     )
 
 

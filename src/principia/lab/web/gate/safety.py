@@ -40,8 +40,9 @@ _ELEMENTS = (
 )
 POLICY = (
     f"default-src 'none'; script-src 'self'; style-src 'self' {_ELEMENTS}; "
-    "style-src-attr 'unsafe-inline'; img-src 'self' data: blob:; connect-src 'self'; "
-    "font-src 'self' data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    "style-src-attr 'unsafe-inline'; img-src 'self' data: blob:; media-src data:; "
+    "connect-src 'self'; font-src 'self' data:; base-uri 'none'; form-action 'none'; "
+    "frame-ancestors 'none'"
 )
 _HEADERS = {
     b"x-content-type-options": b"nosniff",
