@@ -210,6 +210,7 @@ globalThis.principia = (() => {
     modeBarButtonsToRemove: ["sendChartToCloud", "sendDataToCloud", "lasso2d", "select2d"],
   };
 
+  const BETWEEN = 68; // pixels between two panels, one below the other: numbers, words, a title
   const NARROW = 560; // pixels, below which panels stand under each other
   // the axes of the panels, in the order in which they were made
   function panels(layout) {
@@ -225,17 +226,18 @@ globalThis.principia = (() => {
   }
 
   // panels that stand side by side stand below each other where there is no room, or two in a row
-  function stacked(layout) {
+  function stacked(layout, height) {
     const all = panels(layout);
     const columns = all.length > 3 ? 2 : 1;
     const rows = Math.ceil(all.length / columns);
     const titles = (layout.annotations ?? []).filter((one) => one.xref === "paper" && one.yref === "paper");
-    const [gap, above] = [columns > 1 ? 0.14 : 0, 0.16 / rows];
+    const [gap, between] = [columns > 1 ? 0.14 : 0, BETWEEN / (height - layout.margin.t - layout.margin.b)];
     const moved = new Set();
     all.forEach(([x, y], place) => {
       const [row, column] = [Math.floor(place / columns), place % columns];
       const across = [column * (0.5 + gap / 2), columns > 1 ? column * 0.5 + 0.5 - (1 - column) * gap / 2 : 1];
-      const down = [1 - (row + 1) / rows + above, 1 - row / rows - (row ? above / 2 : 0)];
+      const tall = (1 - (rows - 1) * between) / rows;
+      const down = [1 - (row + 1) * tall - row * between, 1 - row * (tall + between)].map((one) => Math.max(0, one));
       const old = y ? [x.domain ?? [0, 1], y.domain ?? [0, 1]] : [x.x ?? [0, 1], x.y ?? [0, 1]];
       const title = titles.find((one) => !moved.has(one) && Math.abs(one.x - (old[0][0] + old[0][1]) / 2) < 0.02 && Math.abs(one.y - old[1][1]) < 0.02);
       if (title) {
@@ -265,7 +267,7 @@ globalThis.principia = (() => {
     if (drawn.get(element) !== figure) return; // a newer one is on its way
     const { data, layout } = dressed(figure);
     const many = (figure.layout?.meta?.panels ?? 1) > 1;
-    if (many && element.clientWidth < NARROW) stacked(layout);
+    if (many && element.clientWidth < NARROW) stacked(layout, element.clientHeight);
     const tall = Number.parseFloat(getComputedStyle(element).height) < layout.height;
     if (tall && !element.closest(".hero")) element.style.height = `${layout.height}px`; // rows, or a slider
     delete layout.height; // the place on the page has it
