@@ -239,6 +239,16 @@ def test_the_picture_that_was_declared_stands_for_all_parts():
     assert both.pictured(picture).plot is picture
 
 
+def test_a_run_takes_pictures_as_figures():
+    from principia.lab.runs import Run
+
+    run, still = Run(), Plot((Series("a", [0, 1], [1, 2]),), x="x", y="y")
+    run.figure("still", still)
+    run.figure("moving", Frames("time", (0, 1), (still, still)))
+    assert len(run.figures["still"].data) == 1
+    assert len(run.figures["moving"].frames) == 2
+
+
 def test_measure_and_control_move_together():
     from principia.lab.evidence import Finding, Observation
 

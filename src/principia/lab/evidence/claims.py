@@ -132,6 +132,7 @@ class Finding:
     controls: tuple[Observation, ...]
     code: str = ""  # the fingerprint of what measured it, where that is known
     meanings: Mapping[str, str] = field(default_factory=dict)  # what each knob is
+    sees: str = ""  # of a headline, what one sees in its figure
 
     def __repr__(self) -> str:
         """Say whether it passed, and why not."""
@@ -188,6 +189,7 @@ class Finding:
             "page": self.page,
             "claim": self.claim,
             "passed": self.passed,
+            **({"sees": self.sees} if self.sees else {}),
             "knobs": dict(self.meanings),
             "measures": [one.to_json() for one in self.measures],
             "controls": [one.to_json() for one in self.controls],
@@ -200,8 +202,11 @@ class Finding:
             tuple(Observation.from_json(one) for one in plain[what])
             for what in ("measures", "controls")
         )
-        code, meanings = plain.get("code", ""), plain.get("knobs", {})
-        return cls(plain["page"], plain["claim"], measures, controls, code, meanings)
+        told = {name: plain[name] for name in ("code", "sees") if name in plain}
+        meanings = plain.get("knobs", {})
+        return cls(
+            plain["page"], plain["claim"], measures, controls, meanings=meanings, **told
+        )
 
 
 @final
@@ -333,7 +338,9 @@ class Claim:
             for one in self.controls
         )
         meanings = {name: knob.help for name, knob in self.knobs.items()}
-        return Finding(self.page, self.name, measures, controls, meanings=meanings)
+        return Finding(
+            self.page, self.name, measures, controls, meanings=meanings, sees=self.sees
+        )
 
     def __call__(self, seed: int = 0, /, **knobs: Any) -> Evidence:
         """Measure, as a plain call."""

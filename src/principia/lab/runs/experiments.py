@@ -25,6 +25,8 @@ from principia.lab.seeds import Seed
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
 
+    from principia.lab.pictures.picture import Picture
+
 __all__ = [
     "Budget", "Experiment", "Outcome", "Run", "at_least_goal", "at_most_goal", "experiment",
 ]
@@ -96,8 +98,14 @@ class Run:
                 yield item
                 advance(str(item))
 
-    def figure(self, name: str, figure: Figure) -> None:
-        """Keep a figure under its name."""
+    def figure(self, name: str, figure: Figure | Picture) -> None:
+        """Keep a figure under its name, or a picture, which is drawn, be it still or moving."""
+        from principia.lab.pictures.picture import Frames, Panels, Plot
+
+        if isinstance(figure, (Plot, Panels, Frames)):
+            from principia.lab.figures import draw
+
+            figure = draw(figure)
         self.figures[name] = figure
         if self.folder is not None:
             RunFolder(self.folder).keep_figure(name, str(figure.to_json()))
