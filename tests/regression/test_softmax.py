@@ -84,8 +84,12 @@ def test_parts_catch_planted_bugs(old, new, claim, parts):
     ("old", "new", "claim", "parts"),
     [
         ("/ s, x.mean(0)", "/ s, x.sum(0)", "fast_form_finds_the_minimum", ["first move"]),
-        ("else (best, since + 1)", "else (best, 1)", "fast_form_finds_the_minimum",
+        ("else since + 1, new", "else 1, new", "fast_form_finds_the_minimum",
          ["looks at the loss"]),
+        ("rate /= 2", "rate /= 3", "fast_form_finds_the_minimum",
+         ["half a step where the loss is higher"]),
+        ("FLAT = 1e-9", "FLAT = 1e-3", "fast_form_finds_the_minimum",
+         ["gradient", "dependent columns"]),
     ],
 )
 def test_parts_catch_planted_bugs_of_the_fast_form(old, new, claim, parts):

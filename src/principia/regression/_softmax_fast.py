@@ -4,7 +4,6 @@ Its loss is `SoftmaxRegression.risk`; only the way to the minimum is its own. Th
 `fast_form_finds_the_minimum` of the page holds the end equal to that of torch's own L-BFGS.
 """
 
-import math
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import final
@@ -16,7 +15,7 @@ __all__ = ["LBFGS"]
 
 MOST_STEPS, HISTORY = 500, 20  # of L-BFGS
 FLAT = 1e-9  # gradient at which it stops
-STUCK = 10  # steps with neither a smaller loss nor a smaller gradient: only rounding is left
+STUCK = 10  # steps without a smaller loss: only rounding is left
 SUFFICIENT = 1e-4  # share of the predicted decrease that a step must bring (Armijo)
 
 
@@ -40,26 +39,19 @@ class LBFGS(torch.optim.Optimizer):
         sizes = curvature.diagonal()  # a view: some more of it makes dependent columns regular
         sizes += eps**0.5 * sizes + eps * sizes.sum()
         sizes[:d] += l2
-        self.factor, failed = torch.linalg.cholesky_ex(curvature)
-        if failed:  # X is not finite: the loss will tell
-            self.factor = torch.eye(d + 1).to(x)
+        self.factor = torch.linalg.cholesky_ex(curvature).L  # the loss tells of an X with a NaN
 
     @torch.no_grad()
     def step(self, closure: Callable[[], float]) -> float:  # type: ignore[override]
         """Descend until the gradient is as good as 0, or rounding; return the first loss."""
         start = torch.cat([self.weight, self.bias[:, None]], 1)
         loss, gradient = self._evaluate(closure, start, torch.zeros_like(start))
-        first, best, since = loss, math.inf, 0
+        first, since = loss, 0
         pairs: deque[tuple[Tensor, Tensor]] = deque(maxlen=HISTORY)
         for _ in range(MOST_STEPS):
-            largest = float(gradient.abs().max())
-            best, since = (largest, 0) if largest < best / 2 else (best, since + 1)
-            if largest <= FLAT or since >= STUCK:
+            if float(gradient.abs().max()) <= FLAT or since >= STUCK:
                 break
             move, rate = -self._newton(gradient, pairs), 1.0
-            if not float(move @ gradient) < 0:  # rounding: begin anew
-                pairs.clear()
-                move = -self._newton(gradient, pairs)
             slope, eps = float(move @ gradient), torch.finfo(move.dtype).eps
             rounding = 16 * eps * max(abs(loss), 1.0)  # scores of some size are subtracted in it
             before, start = gradient, torch.cat([self.weight, self.bias[:, None]], 1)
@@ -67,7 +59,7 @@ class LBFGS(torch.optim.Optimizer):
             while new > loss + SUFFICIENT * rate * slope + rounding and rate > eps:
                 rate /= 2
                 new, gradient = self._evaluate(closure, start, rate * move)
-            since, loss = 0 if new < loss - rounding else since, new
+            since, loss = 0 if new < loss - rounding else since + 1, new
             if float(move @ (gradient - before)) > 0:  # as it is, but for rounding
                 pairs.append((rate * move, gradient - before))
         return first

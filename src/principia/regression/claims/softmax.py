@@ -23,6 +23,7 @@ Knobs:
 """
 
 import copy
+import itertools
 import math
 from typing import Annotated, Any, Literal
 
@@ -60,6 +61,9 @@ from principia.regression.softmax import (
 
 Classes = Annotated[int, Range(2, 50)]
 GRADIENT_STEPS = 40  # of the small fits in a study of risks
+
+
+Way = list[tuple[Tensor, float]]  # places that were looked at, and the loss there
 
 
 @claim(control={"factor": 2.0}, refutes=["shifted"], source="Bridle 1990")
@@ -238,6 +242,17 @@ def fast_form_finds_the_minimum(
     with torch.no_grad():  # where the curvature is not that at 0, and steps overshoot
         far.weight.copy_(3 * _scores(seed.child("far"), 4, 8))
     ways.append(_way(far, eight * _scores(seed.child("eight"), 200, 8), _labels(seed, 200, 4)))
+    lost = SoftmaxRegression(2, 2, l2=1e-3).double()
+    with torch.no_grad():  # so far away that the loss is straight, and steps far too long
+        lost.weight.copy_(20 * _scores(seed.child("lost"), 2, 2))
+    back = _way(lost, _scores(seed, 40, 2), _labels(seed, 40, 2))
+    tried, middle = _tried_again(back)
+    same = torch.cat([x, x[:, :1], 0 * x[:, :1]], 1)  # columns that depend on each other
+    free = SoftmaxRegression(dim + 2, classes).double()
+    free.fit(same, y)
+    free_risk = free.risk(free, (same, y), torch.Generator())
+    free_gradient = torch.cat(
+        [one.flatten() for one in torch.autograd.grad(free_risk, [*free.parameters()])])
     inputs = torch.cat([x, torch.ones(200, 1)], 1)
     curvature = inputs.mT @ inputs / (200 * classes)
     curvature[:dim, :dim] += l2 * torch.eye(dim)
@@ -251,26 +266,42 @@ def fast_form_finds_the_minimum(
             why="torch's stops at a gradient of 1e-8: with l2 >= 0.01, weights to 1e-6, scores to "
             "1e-4"),
         "first move": equal(
-            ways[0][1], newton, tol=1e-6 * (1 + float(newton.abs().max())),
+            ways[0][1][0], newton, tol=1e-6 * (1 + float(newton.abs().max())),
             why="Newton's, but for 1.5e-8 of the diagonal that dependent columns need"),
         "looks at the loss": at_most(
-            [*map(len, ways)], [40, 100, 100],
+            [*map(len, ways), len(back)], [40, 100, 100, 100],
             why="every step gains more than the last; float32 ends 10 steps after its last digit"),
+        "half a step where the loss is higher": equal_to_rounding(tried, middle),
+        "dependent columns": at_most(
+            free_gradient.abs(), 1e-8, why="it stops at 1e-9 of them all; rounding is below"),
     })
 
 
-def _way(model: SoftmaxRegression, x: Tensor, y: Tensor) -> list[Tensor]:
-    """Fit by the fast form; list where it has looked at the loss."""
+def _tried_again(way: Way) -> tuple[Tensor, Tensor]:
+    """Give where a way went on after a loss that was higher, and the middle of that step."""
+    base, tried, middle = way[0], [torch.zeros(0)], [torch.zeros(0)]
+    for now, after in itertools.pairwise(way[1:]):
+        if now[1] > base[1] + 1e-9:
+            tried.append(after[0].flatten())
+            middle.append((base[0] + now[0]).flatten() / 2)
+        else:
+            base = now
+    return torch.cat(tried), torch.cat(middle)
+
+
+def _way(model: SoftmaxRegression, x: Tensor, y: Tensor) -> Way:
+    """Fit by the fast form; list where it has looked at the loss, and how high that was."""
     optimizer, seen = LBFGS(model.weight, model.bias, x, l2=model.l2), []
 
     def look() -> float:
-        seen.append(torch.cat([model.weight, model.bias[:, None]], 1).detach())
         if len(seen) > 1000:
             raise RuntimeError("it comes to no end")
         optimizer.zero_grad()
         loss = model.risk(model, (x, y), torch.Generator())
         loss.backward()
-        return float(loss.detach())
+        place = torch.cat([model.weight, model.bias[:, None]], 1).detach()
+        seen.append((place, float(loss.detach())))
+        return seen[-1][1]
 
     optimizer.step(look)
     return seen
