@@ -249,6 +249,7 @@ def known_places(
 @claim(
     control={"reduction": "mean"}, refutes=["slopes by backward"],
     source="a sum, differentiated by one of its terms",
+    no_figure="each number of a row is the one that it has alone, to rounding",
 )
 def rows_are_independent_runs(
     seed: Seed, *, rows: Annotated[int, Range(2, 20)] = 5,
@@ -414,4 +415,10 @@ def label_noise_is_scaled_by_the_slope(
             losses, (residual**2 + sigma**2) / 2, why="a mean; half the variance is added"
         ),
         "value": equal_to_rounding(net.value(net.theta), torch.full((rows,), residual**2 / 2)),
-    })
+    }).drawn(
+        Series("gradients", found[:400, 0], found[:400, 1]),
+        Series("(uv - 1 ± 3σ) (v, u)", *(
+            [(residual - 3 * sigma) * one, (residual + 3 * sigma) * one] for one in (v, u)
+        ), role="predicted"),
+        x="slope along u", y="slope along v",
+    )

@@ -7,6 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from principia.lab.evidence import Role
 from principia.lab.heroes import hero
 from principia.lab.params import Range
 from principia.lab.pictures import Field, Panels, Plot, Series
@@ -56,7 +57,9 @@ def worlds(
         above = problem.value(at) - float(problem.minimum or 0)
         gone = ~(at.abs() <= width).all(dim=1)  # a NaN is gone, too
         stuck = (problem.gradient(at).norm(dim=1) < 0.01) & (above > 0.01)
-        fates = {"blue": above >= NEAR, "green": above < NEAR, "red": gone | stuck}
+        fates: dict[Role, Tensor] = {
+            "blue": above >= NEAR, "green": above < NEAR, "red": gone | stuck,
+        }
         fates["blue"] &= ~fates["red"]
         seen = at.nan_to_num(width).clamp(-width, width)  # who left stays at the edge, in red
         flat = seen.shape[1] == 1
