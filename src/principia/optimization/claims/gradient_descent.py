@@ -96,7 +96,7 @@ def torch_sgd_is_gd(
     r"""`torch.optim.SGD` without momentum makes exactly the step $\theta-\eta\nabla h(\theta)$."""
     risk, dice, wall = classes(seed, samples, dim), seed.child("noise").torch(), 1.0
     lr, start, loop = 4 / cast("float", risk.smoothness), randn(seed.torch(), 3, dim), []
-    theta, ahead = start, int(scheduled == "before")
+    theta, ahead, found, expected = start, int(scheduled == "before"), [], []
     for t in range(steps + 1):  # the gradient is written out, not asked of autograd
         margins = theta @ risk.signed.mT
         slopes = -torch.sigmoid(-margins) @ risk.signed / samples + 0.1 * randn(dice, 3, dim)
@@ -104,7 +104,6 @@ def torch_sgd_is_gd(
         loop.append([theta, slopes.norm(dim=1), *heights])
         theta = (theta - 0.9 ** (t + ahead) * lr * slopes).clamp(-wall, wall)
     points, lengths, *values = (torch.stack(one) for one in zip(*loop, strict=True))
-    found, expected = [], []
     for share, at in ((1, list(range(steps + 1))), (2, [0, 2, steps])):
         problem: Any = noisy(risk.at(start), 0.1, seed.child("noise").torch())
         sgd = SGD(problem.parameters(), lr=lr, weight_decay=weight_decay)
@@ -250,9 +249,9 @@ def critical_point_within_budget(
                                for tol in tols], dtype=norms.dtype)
         never_yet = torch.where(budget <= steps, math.inf, math.nan)  # NaN: it may still happen
         first = short.double().argmax(dim=1).where(short.any(dim=1), never_yet)
-        needed = first[2].clamp(1, steps).nan_to_num(steps)
         parts[name] = at_most(first, budget, why="a theorem: no slack").drawn(
-            Series("needed", gaps, needed), Series("budget", gaps, budget[2], "bound", "points"),
+            Series("needed", gaps, first[2].clamp(1, steps).nan_to_num(steps)),
+            Series("budget", gaps, budget[2], "bound", "points"),
             x="height at the start, above h*", y="steps to a gradient of 0.1", log="xy")
         exact = (2 * L * norms.new_tensor(gaps) / tols[:, None] ** 2).ceil()
         parts[f"{name}: whole steps"] = equal(budget, exact, tol=0, why="rounded up")
@@ -278,10 +277,11 @@ def pl_linear_rate(
         gap, factor = _descent(problem, 1 / L, steps)["value"], 1 - mu / L  # both have minimum 0
         bound = factor * gap if form == "printed" else factor ** times.double()[:, None] * gap[0]
         why = "a theorem; coordinates are rounded to 1e-14 of their size, and then squared"
-        curves = [Series(f"start {k}", times, gap[:, k] / gap[0, k], "other") for k in range(4)]
-        curves += [Series("bound", times, bound[:, 0] / gap[0, 0], "bound")]
+        left, promised = ((one / gap[0]).clamp(1e-16)[:50] for one in (gap, bound))
+        curves = [Series(f"start {k}", times[:50], left[:, k], "other") for k in range(4)]
         found = at_most(gap, bound, slack=1e-9 * bound + 1e-27 * gap[0], why=why)
-        parts[name] = found.drawn(*curves, x="t", y="h − h*, as a share of the first", log="y")
+        parts[name] = found.drawn(*curves, Series("bound", times[:50], promised[:, 0], "bound"),
+                                  x="t", y="h − h*, as a share of the first", log="y")
     return every(parts)
 
 
@@ -419,7 +419,7 @@ def line_search_needs_no_smoothness(
         before, after = ((one * moves).sum(dim=(1, 2)) / h[0].sum() for one in (g[:-1], g[1:]))
         falls.append(h.sum(dim=1).diff() / h[0].sum() - 1e-4 * before)
         flattens.append(after.abs() - 0.9 * before.abs())
-        left, name = h.sum(dim=1) / h[0].sum(), f"L = {problem.smoothness:.2g}"
+        left, name = h.sum(dim=1) / h[0].sum(), f"L = {problem.smoothness:.4g}"
         curves.append(Series(name, trace.step, left, "other"))
         seen += [trace["value"] - h, trace["gradient_norm"] - g.norm(dim=-1),
                  theta.new_tensor([len(theta) - 1 - steps])]

@@ -60,7 +60,7 @@ from principia.lab.evidence import (
     within_errors,
 )
 from principia.lab.params import Range
-from principia.lab.pictures import Matrix, Panels, Plot
+from principia.lab.pictures import Matrix
 from principia.lab.seeds import Seed
 from principia.networks.mlp import MLP
 from principia.optimization.claims.problems import cloud
@@ -357,9 +357,8 @@ def permutation_sees_each_once(
             torch.cat([fixed, by_class]),
             np.append(np.arange(samples), np.argsort(labels.numpy(), kind="stable")), tol=0,
             why="NumPy's stable order"),
-    }).pictured(Panels(tuple(
-        Plot((Matrix(_counts(one, samples)[:9, :30], low=0, high=3),), "sample", "epoch", title=how)
-        for how, one in ((f"{order}: how often", rows), ("replacement: how often", drawn)))))
+    }).drawn(Matrix(_counts(rows, samples)[:9, :24], low=0, high=4, written=True),
+             x="sample", y="epoch; in it, how often the sample is seen")
 
 
 def _counts(rows: Tensor, n: int) -> Tensor:
