@@ -26,6 +26,7 @@ from scipy.integrate import simpson, solve_ivp
 from principia.lab.evidence import (
     Control,
     Evidence,
+    Plot,
     Series,
     at_most,
     claim,
@@ -283,7 +284,7 @@ def gd_follows_modified_flow(
         errors.append(float((descent - flow).norm()))
         others.append(float((descent - plain).norm()))
     found = slope(steps, errors, 2.0, tol=0.1, why="the next term bends the line by the step")
-    series = found.plot.series if found.plot else ()
+    series = found.plot.series if isinstance(found.plot, Plot) else ()
     lam, lr = torch.tensor([2.0, 5.0, 0.5], dtype=torch.float64), 0.1
     points = torch.randn(4, 3, generator=seed.torch(), dtype=torch.float64)
     bowl = modified_objective(Quadratic(lam), 4 * coefficient * lr)
