@@ -51,6 +51,7 @@ from principia.lab.params import Range
 from principia.lab.seeds import Seed
 from principia.lab.training import fit
 from principia.networks.mlp import MLP
+from principia.optimization.claims.problems import BOWL, classes, landscapes, steps_map, turned_bowl
 from principia.optimization.gradient_descent import (
     PredictedChange,
     Trace,
@@ -77,7 +78,6 @@ Dim = Annotated[int, Range(2, 50)]
 Points = Annotated[int, Range(20, 2000)]
 Cloud = Annotated[int, Range(20, 5000)]
 Kappa = Annotated[float, Range(2, 1000)]
-BOWL = "a bowl"
 LOOK: Any = ("theta", "gradient_norm", "value")
 EXACT = "a theorem; rounding of values of this size"
 
@@ -86,7 +86,7 @@ EXACT = "a theorem; rounding of values of this size"
     controls=[
         Control({"weight_decay": 0.1}, words="a decay of the weights"),
         Control({"scheduled": "before"}, words="the schedule moves before the step"),
-    ], source="Cauchy 1847",
+    ], source="Cauchy 1847", no_figure="a loop written out gives the same numbers, to rounding",
 )
 def torch_sgd_is_gd(
     seed: Seed, *, samples: Annotated[int, Range(20, 500)] = 100, dim: Dim = 5,
@@ -94,9 +94,9 @@ def torch_sgd_is_gd(
     scheduled: Literal["after", "before"] = "after",
 ) -> Evidence:
     r"""`torch.optim.SGD` without momentum makes exactly the step $\theta-\eta\nabla h(\theta)$."""
-    risk, dice, wall = _risk(seed, samples, dim), seed.child("noise").torch(), 1.0
+    risk, dice, wall = classes(seed, samples, dim), seed.child("noise").torch(), 1.0
     lr, start, loop = 4 / cast("float", risk.smoothness), randn(seed.torch(), 3, dim), []
-    theta, ahead = start, int(scheduled == "before")
+    theta, ahead, found, expected = start, int(scheduled == "before"), [], []
     for t in range(steps + 1):  # the gradient is written out, not asked of autograd
         margins = theta @ risk.signed.mT
         slopes = -torch.sigmoid(-margins) @ risk.signed / samples + 0.1 * randn(dice, 3, dim)
@@ -104,7 +104,6 @@ def torch_sgd_is_gd(
         loop.append([theta, slopes.norm(dim=1), *heights])
         theta = (theta - 0.9 ** (t + ahead) * lr * slopes).clamp(-wall, wall)
     points, lengths, *values = (torch.stack(one) for one in zip(*loop, strict=True))
-    found, expected = [], []
     for share, at in ((1, list(range(steps + 1))), (2, [0, 2, steps])):
         problem: Any = noisy(risk.at(start), 0.1, seed.child("noise").torch())
         sgd = SGD(problem.parameters(), lr=lr, weight_decay=weight_decay)
@@ -120,12 +119,6 @@ def torch_sgd_is_gd(
     return equal_to_rounding(*both).named("number farthest from that of a loop written out")
 
 
-def _risk(seed: Seed, samples: int, dim: int) -> LogisticRisk:
-    rng = seed.child("samples").torch()
-    X, direction = randn(rng, samples, dim), randn(rng, dim)
-    return LogisticRisk(X, (rand(rng, samples) < torch.sigmoid(X @ direction)).long())
-
-
 def _descent(problem: Problem, lr: float, steps: int, *record: Any, **options: Any) -> Trace:
     return descend(problem, SGD(problem.parameters(), lr=lr, **options), steps,
                    record=record or ("value",))
@@ -138,7 +131,7 @@ def descent_lemma(
 ) -> Evidence:
     r"""$h(\theta-\eta\nabla h)-h(\theta)\le-\eta(1-\frac{L\eta}2)\Vert\nabla h\Vert^2$."""
     share, parts = torch.linspace(0.1, 1.9, 19, dtype=torch.float64), {}
-    for name, (problem, theta) in _landscapes(seed, points, dim, kappa).items():
+    for name, (problem, theta) in landscapes(seed, points, dim, kappa).items():
         L, g = cast("float", problem.smoothness) / understated, problem.gradient(theta)
         steps = torch.stack([proximal_step(g, L / float(one)) for one in share])
         after = problem.value(theta + steps)  # (steps, points)
@@ -149,19 +142,6 @@ def descent_lemma(
         found = at_most(change, bound[:, None] * unit, slack=slack, why=EXACT)
         parts[name] = found.drawn(*curves, x="step size times L", y="change of h, in ‖∇h‖²/L")
     return every(parts)
-
-
-def _landscapes(seed: Seed, points: int, dim: int, kappa: float) -> dict[str, tuple[Any, Tensor]]:
-    theta = 3 * randn(seed.torch(), points, dim)
-    bowl, risk = _bowl(seed, dim, kappa), _risk(seed, 100, dim)
-    return {BOWL: (bowl, torch.cat([bowl.rotation[:, -1:].mT, theta])),  # type: ignore[index]
-            "logistic risk": (risk, theta)}
-
-
-def _bowl(seed: Seed, dim: int, kappa: float) -> Quadratic:
-    curvature = torch.logspace(-math.log10(kappa), 0, dim, dtype=torch.float64)
-    Q = torch.linalg.qr(randn(seed.child("rotation").torch(), dim, dim)).Q
-    return Quadratic(curvature, rotation=Q)
 
 
 @claim(
@@ -178,7 +158,7 @@ def sufficient_decrease_is_a_bound(
     r"""At $\eta=1/L$ it is $h(\theta^+)\le h(\theta)-\Vert\nabla h\Vert^2/2L$, not equality."""
     curvature = torch.linspace(0, 1, 2 * dim + 1, dtype=torch.float64)[1:]  # L = 1; one is 1/2
     bowl, axes, parts = Quadratic(curvature), torch.eye(2 * dim, dtype=torch.float64), {}
-    problems = {"along the axes": (bowl, axes), **_landscapes(seed, points, dim, 100.0)}
+    problems = {"along the axes": (bowl, axes), **landscapes(seed, points, dim, 100.0)}
     for name, (problem, theta) in problems.items():
         L, g = cast("float", problem.smoothness), problem.gradient(theta)
         new, height = problem.value(theta + proximal_step(g, L)), problem.value(theta)
@@ -189,6 +169,10 @@ def sufficient_decrease_is_a_bound(
             parts[name] = equal(new, promised, tol=tol, why=EXACT)
         if problem is bowl:
             parts["stiffest axis: equality"] = equal_to_rounding(new[-1], promised[-1])
+            least, most = ((height - one) / curvature**2 for one in (promised, new))
+            parts[name] = parts[name].drawn(
+                Series("measured", curvature, most), Series("promised", curvature, least, "bound"),
+                x="curvature of the axis, in units of L", y="decrease of h, in ‖∇h‖²/L")
     return every(parts)
 
 
@@ -202,7 +186,7 @@ def stable_iff_below_two_over_smoothness(
     steps: Annotated[int, Range(500, 2000)] = 500, form: Form = "correct",
 ) -> Evidence:
     r"""On a quadratic gradient descent converges if and only if $\eta<2/L$."""
-    bowl, times, found, theory = _bowl(seed, dim, kappa), torch.arange(steps + 1), [], []
+    bowl, times, found, theory = turned_bowl(seed, dim, kappa), torch.arange(steps + 1), [], []
     shares = [0.5, 1.0, 1.9, 2.0, 2.02]
     for share in shares:
         lr = float(share / bowl.eigenvalues.max())
@@ -233,7 +217,7 @@ def best_fixed_step(
     form: Form = "correct",
 ) -> Evidence:
     r"""The best fixed step is $2/(L+\mu)$: it contracts by $(\kappa-1)/(\kappa+1)$ a step."""
-    bowl = _bowl(seed, dim, kappa)
+    bowl = turned_bowl(seed, dim, kappa)
     axes = cast("Tensor", bowl.rotation).mT  # unit eigenvectors, one a row
     L, mu = float(bowl.eigenvalues.max()), float(bowl.eigenvalues.min())
     lr = best_fixed_lr(L, mu) if form == "correct" else 1 / L
@@ -243,7 +227,8 @@ def best_fixed_step(
     return every({
         "best of the grid": equal(grid[factor.argmin()], lr, tol=2 / L / sizes, why="the grid"),
         "30 steps": equal_to_rounding(_largest_left(bowl, lr, 30), promised),
-    })
+    }).drawn(Series("slowest direction", grid, factor, style="line"),
+             Series("formula", [lr, lr], [0, 1], "predicted"), x="step size η", y="factor a step")
 
 
 @claim(control={"lr_scale": 2.0}, refutes=["a bowl"], source="Nesterov 2018, sec. 1.2.3")
@@ -264,7 +249,10 @@ def critical_point_within_budget(
                                for tol in tols], dtype=norms.dtype)
         never_yet = torch.where(budget <= steps, math.inf, math.nan)  # NaN: it may still happen
         first = short.double().argmax(dim=1).where(short.any(dim=1), never_yet)
-        parts[name] = at_most(first, budget, why="a theorem: no slack")
+        parts[name] = at_most(first, budget, why="a theorem: no slack").drawn(
+            Series("needed", gaps, first[2].clamp(1, steps).nan_to_num(steps)),
+            Series("budget", gaps, budget[2], "bound", "points"),
+            x="height at the start, above h*", y="steps to a gradient of 0.1", log="xy")
         exact = (2 * L * norms.new_tensor(gaps) / tols[:, None] ** 2).ceil()
         parts[f"{name}: whole steps"] = equal(budget, exact, tol=0, why="rounded up")
     return every(parts)
@@ -289,7 +277,11 @@ def pl_linear_rate(
         gap, factor = _descent(problem, 1 / L, steps)["value"], 1 - mu / L  # both have minimum 0
         bound = factor * gap if form == "printed" else factor ** times.double()[:, None] * gap[0]
         why = "a theorem; coordinates are rounded to 1e-14 of their size, and then squared"
-        parts[name] = at_most(gap, bound, slack=1e-9 * bound + 1e-27 * gap[0], why=why)
+        left, promised = ((one / gap[0]).clamp(1e-16)[:50] for one in (gap, bound))
+        curves = [Series(f"start {k}", times[:50], left[:, k], "other") for k in range(4)]
+        found = at_most(gap, bound, slack=1e-9 * bound + 1e-27 * gap[0], why=why)
+        parts[name] = found.drawn(*curves, Series("bound", times[:50], promised[:, 0], "bound"),
+                                  x="t", y="h − h*, as a share of the first", log="y")
     return every(parts)
 
 
@@ -416,17 +408,19 @@ def line_search_needs_no_smoothness(
     search: Literal["strong Wolfe", "none"] = "strong Wolfe",
 ) -> Evidence:
     r"""A line search finds steps that fall and flatten enough, be $L$ small or large."""
-    rng, falls, flattens, seen = seed.torch(), [], [], []
+    rng, falls, flattens, seen, curves = seed.torch(), [], [], [], []
     options: Any = {"max_iter": 1, "max_eval": 50, "tolerance_grad": 0.0, "tolerance_change": 0.0}
     options["line_search_fn"] = None if search == "none" else "strong_wolfe"
-    for problem in (Quadratic([1e-3, 3e-4]), Quadratic([1e3, 2e2]), SineBowl(), _risk(seed, 50, 4)):
-        problem = problem.at(0.1 * randn(rng, 3, problem.theta.shape[1]))  # searched all at once
+    for kind in (Quadratic([1e-3, 3e-4]), Quadratic([1e3, 2e2]), SineBowl(), classes(seed, 50, 4)):
+        problem = kind.at(0.1 * randn(rng, 3, kind.theta.shape[1]))  # searched all at once
         trace = descend(problem, LBFGS(problem.parameters(), **options), steps, record=LOOK)
         theta = trace["theta"]
         g, h, moves = problem.gradient(theta), problem.value(theta), theta.diff(dim=0)
         before, after = ((one * moves).sum(dim=(1, 2)) / h[0].sum() for one in (g[:-1], g[1:]))
         falls.append(h.sum(dim=1).diff() / h[0].sum() - 1e-4 * before)
         flattens.append(after.abs() - 0.9 * before.abs())
+        left, name = h.sum(dim=1) / h[0].sum(), f"L = {problem.smoothness:.4g}"
+        curves.append(Series(name, trace.step, left, "other"))
         seen += [trace["value"] - h, trace["gradient_norm"] - g.norm(dim=-1),
                  theta.new_tensor([len(theta) - 1 - steps])]
     net = ScalarNet(label_noise=1.0, rng=rng).at(torch.ones(3, 2))  # whose minimum is 0
@@ -436,7 +430,7 @@ def line_search_needs_no_smoothness(
         "falls enough": at_most(torch.cat(falls), 0, slack=1e-12, why="Armijo's condition"),
         "flattens enough": at_most(torch.cat(flattens), 0, slack=1e-12, why="Wolfe's condition"),
         "each search is one step": equal(gaps, 0, tol=1e-12, why=why),
-    })
+    }).drawn(*curves, x="step", y="h, as a share of the first", log="y")
 
 
 @claim(control={"lam": 0.25}, refutes=["a bowl: no increase"], source="Nesterov 2018, sec. 2.2.3")
@@ -446,11 +440,16 @@ def proximal_view(
 ) -> Evidence:
     r"""$-\nabla h/\lambda$ minimizes $s\cdot\nabla h+\frac\lambda2s^2$; safe if $\lambda>L/2$."""
     parts = {}
-    for name, (problem, theta) in _landscapes(seed, points, dim, kappa).items():
+    for name, (problem, theta) in landscapes(seed, points, dim, kappa).items():
         before, g, L = problem.value(theta), problem.gradient(theta), problem.smoothness
         step, slack = proximal_step(g, lam * L), 1e-12 * (1 + float(before.abs().max()))
         after, aside = problem.value(theta + step), randn(seed.child(name).torch(), *step.shape)
-        parts[f"{name}: no increase"] = at_most(after, before, slack=slack, why=EXACT)
+        u = torch.linspace(0, 2, 41, dtype=torch.float64)[:, None]
+        way, found = u * step[0], at_most(after, before, slack=slack, why=EXACT)
+        model = before[0] + way @ g[0] + lam * L / 2 * way.square().sum(dim=1)
+        parts[f"{name}: no increase"] = found.drawn(
+            Series("h", u[:, 0], problem.value(theta[0] + way), style="line"),
+            Series("slope and price", u[:, 0], model, "predicted"), x="share of the step", y="h")
         least, more = ((g * s + lam * L / 2 * s * s).sum(dim=-1) for s in (step, step + aside))
         # a parabola has its least value where it rises by the square of the distance, all round
         risen = lam * L / 2 * aside.square().sum(dim=-1)
@@ -464,12 +463,13 @@ def step_is_normal_to_level_set(
 ) -> Evidence:
     r"""The step is orthogonal to the level set $\{h=c\}$ through its point."""
     parts, p, r = {}, 1 + 2 * rand(seed.torch(), points, 2), 1e-5
-    for name, problem in {"ripples": SineBowl(), BOWL: _bowl(seed, 2, 4.0)}.items():
+    for name, problem in {"ripples": SineBowl(), BOWL: turned_bowl(seed, 2, 4.0)}.items():
         g, wide = problem.gradient(p), torch.tensor([1.0, stretch], dtype=torch.float64)
         step = proximal_step(g, cast("float", problem.smoothness)) / wide
         across = F.normalize(step.flip(1) * torch.tensor([-1.0, 1.0]), dim=1)
         # the height changes at the rate of the slope times the sine of the angle that is missing
         rise = (problem.value(p + r * across) - problem.value(p - r * across)) / (2 * r)
         why = "1e-10 times a third derivative, and rounding of h over 1e-5 of its slope"
-        parts[name] = equal(rise / g.norm(dim=1), 0, tol=1e-8, why=why)
+        found = equal(rise / g.norm(dim=1), 0, tol=1e-8, why=why)
+        parts[name] = found.pictured(steps_map(problem, p[:20], p[:20] + step[:20]))
     return every(parts)

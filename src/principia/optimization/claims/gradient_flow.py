@@ -26,6 +26,7 @@ from scipy.integrate import simpson, solve_ivp
 from principia.lab.evidence import (
     Control,
     Evidence,
+    Plot,
     Series,
     at_most,
     claim,
@@ -142,15 +143,18 @@ def flow_solves_its_equation(
             ours, theirs.T[[0, 1, 1, 2]], tol=1e-13, why="the same steps; a sine is rounded"
         )
     quartic = GradientFlow(Quartic().at(starts)).solve(torch.tensor(t))[..., 0]
-    many = torch.tensor(t, dtype=torch.float64)[:, None]
+    fine = torch.linspace(0, time, 61, dtype=torch.float64)
+    many = torch.cat([torch.tensor(t, dtype=torch.float64), fine])[:, None]
     exact = starts[:, 0] / (1 + 2 * starts[:, 0] ** 2 * many).sqrt()
     if speed == "1":
         exact = (starts[:, 0] - many).clamp(min=0)
+    curves = [(Series("the equation, solved", fine, exact[4:, k], "predicted"),
+               Series("GradientFlow", t, quartic[:, k])) for k in range(3)]
     still = GradientFlow(SineBowl().at(starts)).solve([0.0, 0.0])[..., 0]
     return every(parts | {
-        "a quartic": equal(quartic, exact, tol=1e-7, why="tolerances of a step, added up"),
+        "a quartic": equal(quartic, exact[:4], tol=1e-7, why="tolerances of a step, added up"),
         "no time": equal(still, starts[:, 0].expand(2, -1), tol=0, why="nobody moves"),
-    })
+    }).drawn(*sum(curves, ()), x="time", y="place on the quartic")
 
 
 @claim(control={"integrand": "‖∇h‖"}, source="chain rule")
@@ -280,7 +284,7 @@ def gd_follows_modified_flow(
         errors.append(float((descent - flow).norm()))
         others.append(float((descent - plain).norm()))
     found = slope(steps, errors, 2.0, tol=0.1, why="the next term bends the line by the step")
-    series = found.plot.series if found.plot else ()
+    series = found.plot.series if isinstance(found.plot, Plot) else ()
     lam, lr = torch.tensor([2.0, 5.0, 0.5], dtype=torch.float64), 0.1
     points = torch.randn(4, 3, generator=seed.torch(), dtype=torch.float64)
     bowl = modified_objective(Quadratic(lam), 4 * coefficient * lr)

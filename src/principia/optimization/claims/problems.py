@@ -43,6 +43,7 @@ from principia.lab.evidence import (
     within_errors,
 )
 from principia.lab.params import Range
+from principia.lab.pictures import Arrows, Field, Plot
 from principia.lab.seeds import Seed
 from principia.optimization.problems import (
     DoubleWell,
@@ -62,6 +63,45 @@ from principia.optimization.problems import (
 Rows = Annotated[int, Range(2000, 100_000)]
 Sigma = Annotated[float, Range(0.1, 10)]
 HALF_PI = math.pi / 2
+BOWL = "a bowl"
+
+
+def landscapes(seed: Seed, points: int, dim: int, kappa: float) -> dict[str, tuple[Any, Tensor]]:
+    """Give a bowl and a logistic risk, with points; the bowl's first is on its steepest axis."""
+    theta = 3 * randn(seed.torch(), points, dim)
+    bowl, risk = turned_bowl(seed, dim, kappa), classes(seed, 100, dim)
+    return {BOWL: (bowl, torch.cat([bowl.rotation[:, -1:].mT, theta])),  # type: ignore[index]
+            "logistic risk": (risk, theta)}
+
+
+def turned_bowl(seed: Seed, dim: int, kappa: float) -> Quadratic:
+    """Draw a quadratic of largest curvature 1, with axes of its own."""
+    curvature = torch.logspace(-math.log10(kappa), 0, dim, dtype=torch.float64)
+    Q = torch.linalg.qr(randn(seed.child("rotation").torch(), dim, dim)).Q
+    return Quadratic(curvature, rotation=Q)
+
+
+def classes(seed: Seed, samples: int, dim: int) -> LogisticRisk:
+    """Draw a logistic risk whose labels follow a logistic law."""
+    rng = seed.child("samples").torch()
+    X, direction = randn(rng, samples, dim), randn(rng, dim)
+    return LogisticRisk(X, (rand(rng, samples) < torch.sigmoid(X @ direction)).long())
+
+
+def cloud(gradients: Tensor, exact: Tensor) -> tuple[Series, ...]:
+    """Show the first two slopes of drawn gradients, their mean, and what that should be."""
+    shown, mean = gradients[:400], gradients.mean(dim=0)
+    return (Series("gradients of batches", shown[:, 0], shown[:, 1], "gray", "points"),
+            Series("gradient of the whole", exact[:1], exact[1:2], "predicted", "points"),
+            Series("mean of the batches", mean[:1], mean[1:2]))
+
+
+def steps_map(problem: Problem, starts: Tensor, ends: Tensor) -> Plot:
+    """Draw steps in two dimensions, over the level sets."""
+    side = torch.linspace(-1, 4, 36, dtype=starts.dtype)
+    heights = problem.value(torch.stack(torch.meshgrid(side, side, indexing="xy"), dim=-1))
+    return Plot((Field(side, side, heights, "contours"), Arrows(starts, ends)), "θ₁", "θ₂",
+                square=True)
 
 
 @claim(
@@ -249,6 +289,7 @@ def known_places(
 @claim(
     control={"reduction": "mean"}, refutes=["slopes by backward"],
     source="a sum, differentiated by one of its terms",
+    no_figure="each number of a row is the one that it has alone, to rounding",
 )
 def rows_are_independent_runs(
     seed: Seed, *, rows: Annotated[int, Range(2, 20)] = 5,
@@ -414,4 +455,10 @@ def label_noise_is_scaled_by_the_slope(
             losses, (residual**2 + sigma**2) / 2, why="a mean; half the variance is added"
         ),
         "value": equal_to_rounding(net.value(net.theta), torch.full((rows,), residual**2 / 2)),
-    })
+    }).drawn(
+        Series("gradients", found[:400, 0], found[:400, 1]),
+        Series("(uv - 1 ± 3σ) (v, u)", *(
+            [(residual - 3 * sigma) * one, (residual + 3 * sigma) * one] for one in (v, u)
+        ), role="predicted"),
+        x="slope along u", y="slope along v",
+    )

@@ -60,8 +60,10 @@ from principia.lab.evidence import (
     within_errors,
 )
 from principia.lab.params import Range
+from principia.lab.pictures import Matrix
 from principia.lab.seeds import Seed
 from principia.networks.mlp import MLP
+from principia.optimization.claims.problems import cloud
 from principia.optimization.gradient_descent import descend
 from principia.optimization.problems import LogisticRisk, Problem, Quadratic, noisy
 from principia.optimization.sgd import (
@@ -82,14 +84,12 @@ Size = Annotated[float, Range(0.1, 10)]
 
 
 @claim(
-    control={"reduction": "sum"},
+    control={"reduction": "sum"}, source="Robbins and Monro 1951; Cochran 1977, theorem 2.1",
     refutes=["gradient", "value", "rows that draw their own", "their variance, with noisy targets"],
-    source="Robbins and Monro 1951; Cochran 1977, theorem 2.1",
 )
 def minibatch_gradient_is_unbiased(
     seed: Seed, *, samples: Annotated[int, Range(6, 13)] = 9,
-    batch: Annotated[int, Range(2, 5)] = 4, dim: Dim = 3,
-    reduction: Literal["mean", "sum"] = "mean",
+    batch: Annotated[int, Range(2, 5)] = 4, dim: Dim = 3, reduction: Literal["mean", "sum"] = "mean"
 ) -> Evidence:
     r"""$E_{S_K}[\nabla h(S_K)]=\nabla h(S_N)$ and $E[h(S_K)]=h(S_N)$, for any number $K$."""
     model, x, y = _logistic(seed, samples, dim)
@@ -117,9 +117,8 @@ def minibatch_gradient_is_unbiased(
         "their variance, with noisy targets": mean_is(apart, noisy_by, why=why_drawn),
         "all samples at once": equal_to_rounding(
             torch.cat([SampledSquares(x, y)(), squares.value(w)[None], hill(), hill.value(x)]),
-            torch.cat([(torch.stack([y, x @ w - y]) ** 2).mean(dim=1) / 2, 0 * w[:1], x @ w]),
-        ),
-    })
+            torch.cat([(torch.stack([y, x @ w - y]) ** 2).mean(dim=1) / 2, 0 * w[:1], x @ w])),
+    }).drawn(*cloud(gradients, exact), x="first slope", y="second slope")
 
 
 def _logistic(seed: Seed, samples: int, dim: int) -> tuple[nn.Linear, Tensor, Tensor]:
@@ -156,6 +155,7 @@ def risk_gradient_is_expectation(
     gradients = rows.view(*x.shape).mean(dim=1) / 2  # of half the mean of a set
     exact = spread**2 * (theta - truth)
     found = mean_is(gradients, exact, k=4, why="mean over the sets of samples")
+    found = found.drawn(*cloud(gradients, exact), x="first slope", y="second slope")
     return found.named("mean gradient of a batch")
 
 
@@ -182,15 +182,16 @@ def variance_falls_as_one_over_batch(
     return every({
         "without replacement": equal(without, predicted, tol=1e-12, why=why),
         "with replacement": mean_is(drawn, V / sizes, why="a mean over the batches"),
-    })
+    }).drawn(Series("without replacement", K, without), Series("law", K, predicted, "predicted"),
+             Series("with replacement", sizes, drawn.mean(dim=0), "orange", "points"),
+             Series("V / K", sizes, V / sizes, "orange"), x="batch size K", y="variance", log="x")
 
 
 @claim(
     controls=[
         Control({"alpha": 0.5}, ["noise, one decade to the next"], "steps that fall too slowly"),
         Control({"alpha": 1.5}, ["way of a decade"], "steps that fall too fast"),
-    ],
-    source="Robbins and Monro 1951",
+    ], source="Robbins and Monro 1951",
     misprint=r"$\eta_t=1/\sqrt t$ satisfies both conditions of Robbins and Monro",
 )
 def robbins_monro_window(
@@ -207,15 +208,15 @@ def robbins_monro_window(
     return every({
         "way of a decade": at_least(
             -moves.mean(dim=1), math.log(10), slack=5 * standard_error(moves, 1) + 0.1,
-            why="the integral of 1/t over a decade, without end; noise, and half a term at 10",
-        ),
+            why="the integral of 1/t over a decade, without end; noise, and half a term at 10"),
         "noise, one decade to the next": at_most(
-            spread[1:] / spread[:-1], 0.9, why="a geometric series bounds the rest; 2 % of noise"
-        ),
+            spread[1:] / spread[:-1], 0.9, why="a geometric series bounds the rest; 2 % of noise"),
         "way, and its noise": mean_is(
             torch.stack([-moves[-1], (moves[-1] + steps.sum()) ** 2], dim=1),
             torch.stack([steps.sum(), sigma**2 * (steps**2).sum()]), why="a mean over the runs"),
-    })
+    }).drawn(Series("way", at[1:], -moves.mean(dim=1)), Series("noise", at[1:], spread, "orange"),
+             Series("least way for ever", at[1:], [math.log(10)] * 2, "bound"),
+             x="end of a decade of steps", y="way of the decade, and its variance", log="xy")
 
 
 @claim(control={"step": "constant"}, source="Bottou, Curtis and Nocedal 2018, theorem 4.7")
@@ -283,16 +284,15 @@ def constant_step_ball(
     at = [*range(10), *range(10, 60, 5), 100, 200, 300]
     trace = descend(cloud, SGD(cloud.parameters(), lr=lr), 300, at=at, record=("theta",))
     variance = (trace["theta"] @ turn).square().mean(dim=1)  # (times, directions); the mean is 0
-    size = lr * sigma**2 / batch / eigenvalues
-    size = size if formula == "ησ² / λ" else size / (2 - lr * eigenvalues)
+    share = 1 if formula == "ησ² / λ" else 2 - lr * eigenvalues
+    size = lr * sigma**2 / batch / eigenvalues / share
     return every({
         f"λ = {float(lam):g}": within_errors(
             variance[-1, i], size[i], error=(2 / runs) ** 0.5 * variance[-1, i], k=4,
             why="variance of independent Gaussian runs",
         ).drawn(
             Series("variance of the runs", at, variance[:, i]),
-            x="step t", y=f"variance of θ where the curvature is {float(lam):g}",
-        )
+            x="step t", y=f"variance of θ where the curvature is {float(lam):g}")
         for i, lam in enumerate(eigenvalues)
     })
 
@@ -322,12 +322,12 @@ def interpolation_removes_the_ball(
         "gap after 2000 steps": at_most(gaps[-1], 1e-10, why="slower rates would leave more"),
         "linear rate": at_most(mean, bound, slack=1e-25, why="rounding of squares"),
         "variance of the gradients at the end": at_most(left, 1e-10, why="that of a gap of 1e-11"),
-    })
+    }).drawn(Series("mean of the runs", at, mean), Series("bound", at, bound, "bound"),
+             x="step t", y="h above its minimum", log="y")
 
 
 @claim(
-    control={"order": "replacement"},
-    refutes=["how often each is seen"],
+    control={"order": "replacement"}, refutes=["how often each is seen"],
     source="by construction; a coupon collector's count",
 )
 def permutation_sees_each_once(
@@ -351,15 +351,14 @@ def permutation_sees_each_once(
         "how often each is seen": equal(_counts(rows, samples), 1, tol=0, why="a count"),
         "sizes": equal(sizes, [whole] * epochs, tol=0, why="a count"),
         "an order comes again": never(
-            (rows[1:] == rows[:-1]).all(dim=1), why="10! orders or more: chance 3e-7 at most"
-        ),
+            (rows[1:] == rows[:-1]).all(dim=1), why="10! orders or more: chance 3e-7 at most"),
         "seen by free draws": mean_is(seen.mean(dim=1), expected, why="mean over the epochs"),
         "fixed, and class by class": equal(
             torch.cat([fixed, by_class]),
             np.append(np.arange(samples), np.argsort(labels.numpy(), kind="stable")), tol=0,
-            why="NumPy's stable order",
-        ),
-    })
+            why="NumPy's stable order"),
+    }).drawn(Matrix(_counts(rows, samples)[:9, :24], low=0, high=4, written=True),
+             x="sample", y="epoch; in it, how often the sample is seen")
 
 
 def _counts(rows: Tensor, n: int) -> Tensor:
@@ -413,7 +412,8 @@ def _alone(nets: ParallelMLP, number: int) -> MLP:
     return net
 
 
-@claim(control={"of": "the mean loss"}, refutes=["one by one"], source="by definition")
+@claim(control={"of": "the mean loss"}, refutes=["one by one"], source="by definition",
+       no_figure="gradients asked for one by one are the same numbers, to rounding")
 def per_sample_gradients_are_autograds(
     seed: Seed, *, samples: Annotated[int, Range(3, 50)] = 6,
     of: Literal["each loss", "the mean loss"] = "each loss",
@@ -441,8 +441,7 @@ def per_sample_gradients_are_autograds(
     return every({
         "one by one": equal_to_rounding(rows, torch.cat(alone) / share),
         "risks, and the mode of the model": equal_to_rounding(
-            [*risks, rough.training, rows.requires_grad], [*map(float, means), True, False]
-        ),
+            [*risks, rough.training, rows.requires_grad], [*map(float, means), True, False]),
         "variance": equal_to_rounding(gradient_variance(many), many.numpy().var(1).sum(1)),
     })
 
@@ -473,4 +472,6 @@ def empirical_risk_is_optimistic(
         "train": mean_is(found[0], exact[0], axis=1, k=4, why=why),
         "test": mean_is(found[1], exact[1], axis=1, k=4, why=why),
         "one set alone": equal(alone, found[:, -1, 0], tol=1e-10, why="float64 rounding"),
-    })
+    }).drawn(Series("train", d, found[0].mean(dim=1)), Series("E[train]", d, exact[0], "blue"),
+             Series("test", d, found[1].mean(dim=1), "orange", "points"),
+             Series("E[test]", d, exact[1], "orange"), x="inputs d", y="mean squared error")

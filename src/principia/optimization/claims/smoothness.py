@@ -71,9 +71,7 @@ Many = Annotated[int, Range(100, 20_000)]
 
 
 @claim(
-    control={"form": "printed"},
-    refutes=["steepest pair"],
-    source="Nesterov 2018, lemma 1.2.2",
+    control={"form": "printed"}, refutes=["steepest pair"], source="Nesterov 2018, lemma 1.2.2",
     misprint=r"L-smooth iff $\lambda_{\max}(\nabla^2h)\le L$: true for convex h only",
 )
 def gradient_lipschitz_is_spectral_norm(
@@ -148,8 +146,7 @@ def _curvatures(rng: torch.Generator) -> tuple[list[float], list[float]]:
 
 
 @claim(
-    control={"form": "printed"},
-    refutes=["quadratic", "logistic"],
+    control={"form": "printed"}, refutes=["quadratic", "logistic"],
     source="Nesterov 2018, lemma 1.2.3",
     misprint=r"$\frac L2\Vert w-v\Vert$, without the square",
 )
@@ -306,8 +303,7 @@ def _steepness(problem: Problem, theta: Tensor) -> Tensor:
 
 
 @claim(
-    control={"model": "tanh network"},
-    refutes=["curvature along the gradient"],
+    control={"model": "tanh network"}, refutes=["curvature along the gradient"],
     source="Boyd and Vandenberghe 2004, sec. 3.1.4",
     misprint="the Hessian is positive semidefinite, so the second term is always positive (said of "
     "network losses)",
@@ -352,8 +348,7 @@ def _along_gradient(problem: Problem, theta: Tensor) -> Tensor:
 
 
 @claim(
-    control={"start": "zero"},
-    refutes=["along training"],
+    control={"start": "zero"}, refutes=["along training"],
     source="Liu, Zhu and Belkin 2022, sec. 3 and 4",
 )
 def pl_holds_only_locally(
@@ -362,7 +357,7 @@ def pl_holds_only_locally(
     start: Literal["random", "zero"] = "random",
 ) -> Evidence:
     r"""A wide net's PL ratio stays positive along training; globally there is no PL constant."""
-    x, y, _, _ = digits()
+    x, y, *_ = digits()
     x, target = x[:samples].flatten(1).double(), F.one_hot(y[:samples], 10).double()
     mlp = MLP([64, width, 10], activation="tanh", rng=seed.torch()).double()
     problem = NetworkRisk(mlp, lambda out, y: (out - y).square().sum(-1).mean() / 2, x, target)
@@ -404,14 +399,14 @@ def ends_of_the_spectrum(
     by: Literal["value", "absolute value"] = "value",
 ) -> Evidence:
     r"""Products $Hv$ are enough to find the lowest and the highest eigenvalues of a Hessian."""
-    rng, found, expected = seed.torch(), {}, {}  # by kind of problem
+    rng, found, expected, orders = seed.torch(), {}, {}, {}  # by kind of problem
 
     def compare(kind: str, loss: Any, params: Any, exact: Tensor, k: int) -> None:
         ordered = exact.flatten().double().sort().values
         if by == "absolute value":
             ordered = ordered[ordered.abs().argsort()]
         largest = float(ordered.abs().max()) or 1.0
-        theirs = torch.stack([ordered[:k], ordered.flip(0)[:k]])
+        theirs, orders[kind] = torch.stack([ordered[:k], ordered.flip(0)[:k]]), ordered / largest
         found.setdefault(kind, []).append(torch.stack(hessian_extremes(loss, params, k)) / largest)
         expected.setdefault(kind, []).append(theirs / largest)
 
@@ -448,6 +443,7 @@ def ends_of_the_spectrum(
     for row in points:
         nn.utils.vector_to_parameters(row, net.parameters())
         values.append(F.cross_entropy(net(x), y))
+    size = len(orders["networks"])
     both = ((kind, _flat(found[kind]), _flat(expected[kind])) for kind in found)
     return every({kind: equal(ours, theirs, tol=1e-4, why=why) for kind, ours, theirs in both} | {
         "graphs that are left": equal(
@@ -461,7 +457,12 @@ def ends_of_the_spectrum(
             torch.cat([risk.value(points[:, None])[:, 0], risk.value(points[1])[None], trained()]),
             torch.stack([*values, values[1], batch_loss]),  # alone a batch may be normed by itself
         ),
-    })
+    }).drawn(
+        Series("all, of a dense Hessian", range(size), orders["networks"], "gray", "points"),
+        Series("from products Hv", [0, 1, 2, size - 1, size - 2, size - 3],
+               found["networks"][-1].flatten()),
+        x=f"number, ordered by {by}", y="eigenvalue over the largest",
+    )
 
 
 def _flat(tensors: list[Tensor]) -> Tensor:

@@ -1,8 +1,10 @@
 r"""Gradient descent: what it reaches on data."""
 
+import functools
 from dataclasses import dataclass
 from typing import Annotated, Any, final
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call
@@ -13,12 +15,75 @@ from torch.optim import SGD
 from principia.lab import figures
 from principia.lab.data.handwriting import handwriting
 from principia.lab.evidence import Plot, Series
+from principia.lab.heroes import hero
 from principia.lab.params import Range
+from principia.lab.pictures import Arrows, Field, Label, Panels, Rule
 from principia.lab.runs import Run, at_least_goal, at_most_goal, experiment
+from principia.lab.seeds import Seed
 from principia.lab.training import accuracy, evaluate, fit
 from principia.networks.mlp import MLP
-from principia.optimization.gradient_descent import PredictedChange
+from principia.optimization.gradient_descent import PredictedChange, descend
+from principia.optimization.problems import Quadratic
 from principia.optimization.smoothness import hessian_extremes
+
+MOMENTS = 29  # of the moving picture
+WIDE = 1.2  # half the width of its map
+
+
+@hero(moves="time")
+def two_directions(
+    seed: Seed, *, time: Annotated[int, Range(0, MOMENTS)] = 12,
+    step: Annotated[float, Range(0.05, 2.1)] = 1.8,
+    condition: Annotated[float, Range(1, 40)] = 25.0,
+) -> Panels:
+    """The steepest direction caps the step, and then the flattest one crawls.
+
+    Args:
+        time: Steps taken so far.
+        step: Length of a step, in units of 1/L; beyond 2 the steep direction explodes.
+        condition: How many times steeper the one direction is than the other.
+    """
+    bowl, track = _descent(seed, step, condition)
+    bends, factors = bowl.eigenvalues, 1 - step * bowl.eigenvalues
+    steep, trail = ("red", "red") if step > 2 else ("purple", "gray")
+    here, side = track[time], np.linspace(-WIDE, WIDE, 36).round(3)
+    heights = bowl.value(torch.tensor(np.stack(np.meshgrid(side, side), axis=-1)))
+    left = track[: time + 1].abs() / track[0].abs()
+    along = torch.stack([here, here * torch.tensor([1.0, 0.0])])  # to the axes
+    return Panels((
+        Plot((
+            Field(side, side, heights.sqrt(), "contours"),
+            Series("", track[: time + 1, 0], track[: time + 1, 1], trail, "line"),
+            Series("", here[:1], here[1:], "ink", "points"),
+            Arrows(along[:1], along[1:], role=steep),
+            Arrows(along[1:], 0 * along[1:], role="orange"),
+        ), x="flat direction", y="steep direction", title="the path", square=True,
+            x_range=(-WIDE, WIDE), y_range=(-WIDE, WIDE)),
+        Plot((
+            Rule("", y=1.0), Rule("", y=-1.0),
+            Series("", [0, 1], [1.0, 1 - step], "gray", "line"),
+            Series("", bends[:1], factors[:1], "orange", "points"),
+            Series("", bends[1:], factors[1:], steep, "points"),
+            Label("flat", bends[:1], factors[:1], "orange", side="above"),
+            Label("steep", bends[1:], factors[1:], steep, side="left"),
+        ), x="curvature, in units of L", y="factor of each step",
+            title="within ±1 it shrinks", x_range=(-0.05, 1.1), y_range=(-1.3, 1.3)),
+        Plot((
+            Series("", range(time + 1), left[:, 0], "orange", "line"),
+            Series("", range(time + 1), left[:, 1].clamp(1e-9), steep, "line"),
+            Rule("", y=1.0, role="gray"),
+        ), x="steps", y="distance that is left", log="y", title="each direction by itself",
+            x_range=(0, MOMENTS), y_range=(1e-2, 10)),
+    ))
+
+
+@functools.lru_cache(maxsize=4)  # all frames are moments of one run
+def _descent(seed: Seed, step: float, condition: float) -> tuple[Quadratic, Tensor]:
+    """Go down a bowl whose largest curvature is 1, from a start at its rim."""
+    start = 0.7 + 0.25 * torch.rand(1, 2, generator=seed.torch(), dtype=torch.float64)
+    bowl = Quadratic([1 / condition, 1.0]).at(start * torch.tensor([[-1.0, 1.0]]))
+    sgd = torch.optim.SGD(bowl.parameters(), lr=step)
+    return bowl, descend(bowl, sgd, MOMENTS, record=("theta",))["theta"][:, 0]
 
 
 @experiment(

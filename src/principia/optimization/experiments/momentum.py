@@ -1,27 +1,102 @@
 r"""Momentum: what it reaches on data."""
 
+import functools
 import math
-from typing import Annotated
+from typing import Annotated, Any
 
 import numpy as np
 import plotly.graph_objects as go
 import torch
+from torch import Tensor
 from torch.nn import functional as F
 
 from principia.lab import figures
 from principia.lab.data.digits import digits
 from principia.lab.data.mnist import mnist
 from principia.lab.evidence import Plot, Series
+from principia.lab.heroes import hero
 from principia.lab.params import Range
+from principia.lab.pictures import Field, Label, Panels
 from principia.lab.runs import Run, at_most_goal, experiment
+from principia.lab.seeds import Seed
 from principia.lab.training import Diverged, Supervised, Trained, fit
 from principia.networks.mlp import MLP
+from principia.optimization.gradient_descent import best_fixed_lr
 from principia.optimization.momentum import HeavyBall, tuned_heavy_ball
 from principia.optimization.nesterov import run_copy
 from principia.optimization.problems import Quadratic
 
 STEPS = 1000  # of gradient descent in the experiment
 GRID = 0.03 * 3.0 ** np.arange(5)  # learning rates of momentum; descent has 3 times as much
+MOMENTS = 29  # of the moving picture
+WIDE = 1.2  # half the width of its map
+
+
+@hero(moves="time")
+def narrow_spot(
+    seed: Seed, *, time: Annotated[int, Range(0, MOMENTS)] = 15,
+    step: Annotated[float, Range(0.05, 4)] = 2.0,
+    momentum: Annotated[float, Range(0, 0.98)] = 0.55,
+    condition: Annotated[float, Range(2, 100)] = 30.0,
+) -> Panels:
+    """One narrow spot turns κ steps into their root; above it the ball rings.
+
+    Args:
+        time: Steps taken so far.
+        step: Length of a step, in units of 1/L; beyond 2 + 2β the ball flies off.
+        momentum: β, the share of the last move that is repeated; above its spot the ball rings.
+        condition: How many times steeper the ravine is across than along.
+    """
+    bowl, tracks = _rolls(seed, step, momentum, condition)
+    side, best = np.linspace(-WIDE, WIDE, 36).round(3), tuned_heavy_ball(1.0, 1 / condition)
+    heights = bowl.value(torch.tensor(np.stack(np.meshgrid(side, side), axis=-1)))
+    steps, shares = np.linspace(0.05, 4, 40), np.linspace(0, 0.98, 40)
+    rate = _shrinking(steps[:, None], shares, 1 / condition)
+    color = "red" if step >= 2 + 2 * momentum else "green"
+    plain, ball = tracks[: time + 1].round(decimals=4).unbind(1)
+    left = torch.stack([plain, ball]).norm(dim=-1) / tracks[0].norm(dim=-1)[:, None]
+    return Panels((
+        Plot((
+            Field(side, side, heights.sqrt(), "contours"),
+            Series("", plain[:, 0], plain[:, 1], "gray", "line"),
+            Series("", plain[-1:, 0], plain[-1:, 1], "gray", "points"),
+            Series("", ball[:, 0], ball[:, 1], color, "line"),
+            Series("", ball[-1:, 0], ball[-1:, 1], color, "points"),
+        ), x="along the ravine", y="across", title="the ball; in gray, without momentum",
+            square=True, x_range=(-WIDE, WIDE), y_range=(-WIDE, WIDE)),
+        Plot((
+            Field(steps, shares, np.where(rate < 1, rate, np.nan).T, "heat", low=0.6, high=1),
+            Label("best ×", best["lr"] + 0.1, best["beta"], side="left"),
+            Label("flies off", 3.2, 0.15, "red"),
+            Series("", [step], [momentum], color, "points"),
+        ), x="step, in units of 1/L", y="momentum", title="light: shrinks fast",
+            x_range=(0, 4), y_range=(0, 1)),
+        Plot((
+            Series("", range(time + 1), left[0], "gray", "line"),
+            Series("", range(time + 1), left[1], color, "line"),
+        ), x="steps", y="distance that is left", log="y", title="how far it still is",
+            x_range=(0, MOMENTS), y_range=(1e-3, 10)),
+    ))
+
+
+@functools.lru_cache(maxsize=4)  # all frames are moments of one run
+def _rolls(seed: Seed, step: float, momentum: float, condition: float) -> tuple[Quadratic, Tensor]:
+    """Go down a ravine by the best plain steps and with momentum; give both (T, 2, 2)."""
+    start = 0.7 + 0.25 * torch.rand(1, 2, generator=seed.torch(), dtype=torch.float64)
+    bowl = Quadratic([1 / condition, 1.0]).at(start * torch.tensor([[-1.0, 1.0]]))
+    kinds = (best_fixed_lr(1.0, 1 / condition), 0.0), (step, momentum)
+    runs = [run_copy(bowl, HeavyBall, MOMENTS, lr=lr, beta=beta) for lr, beta in kinds]
+    return bowl, torch.cat([run["theta"] for run in runs], dim=1)
+
+
+def _shrinking(lr: Any, beta: Any, mu: float) -> np.ndarray:
+    """Give the largest root of z² = (1 + β - ηλ) z - β, which each step multiplies with."""
+    found = []
+    for bend in (mu, 1.0):
+        half = (1 + beta - lr * bend) / 2
+        found.append(np.abs(half) + np.sqrt(np.maximum(half**2 - beta, 0)))
+        found[-1] = np.where(half**2 < beta, np.sqrt(beta), found[-1])
+    return np.maximum(*found)
 
 
 @experiment(
