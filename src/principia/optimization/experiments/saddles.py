@@ -46,6 +46,7 @@ def parting(
         time: How many steps are taken, in fifteens.
     """
     now, (surface, paths, heights) = time * EACH, _ways(seed, step)
+    powers = range(-2 * len(LEVELS), 0, 2)
     row, y = LEVELS.index(noise), paths[..., 1]  # (T, levels, balls)
     points = torch.cat([paths, heights[..., None] + 0.04], dim=-1)[now, row]
     sides: dict[Role, Tensor] = {
@@ -61,9 +62,11 @@ def parting(
     return Panels((
         Plot((surface, *clouds), x="x", y="y", z="h", title=f"noise {noise}: {shown}"),
         Plot((
-            *(Series("", LEVELS, waits * one, role, "bars") for role, one in bars.items()),
-            Label("here", noise, waits[row], side="above"),
-        ), x="noise", y="steps", title="how long each noise waits", y_range=(0, MOMENTS * EACH)),
+            *(Series("", powers, waits * one, role, "bars") for role, one in bars.items()),
+            Label("shown", powers[row], waits[row], side="above"),
+            Label("none", powers[0], 12, "ink"),
+        ), x="noise, as a power of ten", y="steps", title="how long each noise waits",
+            x_range=(-15.2, -0.8), y_range=(0, MOMENTS * EACH + 20)),
     ))
 
 
