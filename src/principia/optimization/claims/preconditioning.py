@@ -42,6 +42,7 @@ from principia.lab.draws import randn
 from principia.lab.evidence import (
     Control,
     Evidence,
+    Plot,
     Series,
     at_most,
     claim,
@@ -50,6 +51,7 @@ from principia.lab.evidence import (
     every,
 )
 from principia.lab.params import Range
+from principia.lab.pictures import Rule
 from principia.lab.seeds import Seed
 from principia.mathematics.taylor import newton
 from principia.networks.linear_dynamics import Whitener
@@ -259,7 +261,32 @@ def newton_step_is_the_formula(
             torch.cat([exact, torch.ones(4).to(g), first(start)[None], g[-2:]]),
             tol=1e-7, why="rounding, times the condition of the Hessian",
         )
-    return every(parts)
+    return every(parts).pictured(_steps_over_curvature(sign == "dropped"))
+
+
+def _steps_over_curvature(dropped: bool) -> Plot:
+    """Draw the steps along directions of many curvatures, in all of which the slope is 1."""
+    bends, fine = torch.linspace(-3, 3, 25, dtype=torch.float64), torch.linspace(-3, 3, 300)
+    marks = []
+    for mode, role, size in (("plain", "orange", fine), ("saddle_free", "blue", fine.abs())):
+        at = nn.Parameter(torch.zeros_like(bends))
+        optimizer = Newton([at], damping=0.4, mode=mode)
+
+        def closure(at: Tensor = at, one: Newton = optimizer) -> Tensor:
+            one.zero_grad()
+            value = (bends * at**2 / 2 + at).sum()
+            value.backward()
+            return value
+
+        optimizer.step(closure)
+        size = size if dropped or mode == "plain" else fine
+        marks.append(Series(f"Newton, {mode.replace('_', '-')}", bends, at, role, "points"))
+        marks += [Series("−1 / (λ + damping), of |λ| if saddle-free", fine[one], law[one],
+                         "predicted") for law in [-1 / (size + 0.4)]
+                  for one in (fine < -0.4, fine > -0.4)]
+    marks.append(Rule("uphill above", y=0))
+    return Plot(tuple(marks), "curvature λ along the direction", "step where the slope is 1",
+                y_range=(-8, 8))
 
 
 @claim(control={"search": False}, refutes=["end"], source="Nocedal and Wright 2006, sec. 3.1")
