@@ -51,7 +51,7 @@ from principia.lab.evidence import (
     every,
 )
 from principia.lab.params import Range
-from principia.lab.pictures import Rule
+from principia.lab.pictures import Mark, Role, Rule
 from principia.lab.seeds import Seed
 from principia.mathematics.taylor import newton
 from principia.networks.linear_dynamics import Whitener
@@ -267,8 +267,10 @@ def newton_step_is_the_formula(
 def _steps_over_curvature(dropped: bool) -> Plot:
     """Draw the steps along directions of many curvatures, in all of which the slope is 1."""
     bends, fine = torch.linspace(-3, 3, 25, dtype=torch.float64), torch.linspace(-3, 3, 300)
-    marks = []
-    for mode, role, size in (("plain", "orange", fine), ("saddle_free", "blue", fine.abs())):
+    marks: list[Mark] = []
+    kinds: list[tuple[Any, Role, Tensor]] = [
+        ("plain", "orange", fine), ("saddle_free", "blue", fine.abs() if dropped else fine)]
+    for mode, role, size in kinds:
         at = nn.Parameter(torch.zeros_like(bends))
         optimizer = Newton([at], damping=0.4, mode=mode)
 
@@ -279,7 +281,6 @@ def _steps_over_curvature(dropped: bool) -> Plot:
             return value
 
         optimizer.step(closure)
-        size = size if dropped or mode == "plain" else fine
         marks.append(Series(f"Newton, {mode.replace('_', '-')}", bends, at, role, "points"))
         marks += [Series("−1 / (λ + damping), of |λ| if saddle-free", fine[one], law[one],
                          "predicted") for law in [-1 / (size + 0.4)]

@@ -91,7 +91,7 @@ def _walks(angle: float, lr: float) -> tuple[list[Series], dict[str, Tensor], di
         paths[name], heights[name] = trace["theta"][:, 0], trace["value"][:, 0]
     around = torch.linspace(0, 2 * math.pi, 49, dtype=torch.float64)
     ring = torch.stack([around.cos() / low, around.sin() / high]) * 1.4
-    levels = [Series("", *(k * turn @ ring), "gray", "line") for k in range(1, 6)]
+    levels = [Series("", x, y, "gray", "line") for x, y in (k * turn @ ring for k in range(1, 6))]
     return levels, paths, heights
 
 

@@ -47,8 +47,9 @@ def flat_disc(
     (u, v), now = path[: len(steps)].T, steps[-1]
     around = torch.linspace(0, 2 * math.pi, 61)
     holds = math.acosh(edge / 2) / 2  # where the valley (e^t, e^-t) leaves the disc
-    valley, sharp_end = [], 1.5
-    for end, shade in ((sharp_end, "orange"), (min(holds, sharp_end), "green")):
+    ends: dict[Role, float] = {"orange": 1.5, "green": min(holds, 1.5)}
+    valley = []
+    for shade, end in ends.items():
         along = torch.linspace(-end, end, 61).exp()
         valley.append(Series("", along, 1 / along, shade, "line"))
     return Panels((
@@ -75,9 +76,13 @@ def _bounces(seed: Seed, lr: float, start: float, label_noise: float) -> Tensor:
     """Descend from beside the valley, until a point is far out; give all points (T, 2)."""
     beside = torch.tensor([[start, 1 / start + 0.05]])
     net = ScalarNet(label_noise=label_noise, rng=seed.torch()).at(beside)
+
+    def stay() -> None:
+        net.theta.clamp_(-FAR, FAR)
+
     path = descend(
         net, torch.optim.SGD(net.parameters(), lr=lr), MOMENTS * EACH, record=("theta",),
-        after=lambda: net.theta.clamp_(-FAR, FAR),
+        after=stay,
     )["theta"][:, 0]
     out = (path.abs() >= FAR).any(dim=1).nonzero()
     return path[: int(out[0]) + 1] if len(out) else path
