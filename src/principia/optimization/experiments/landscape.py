@@ -58,15 +58,15 @@ def flat_disc(
             *valley, Series("", u, v, color, "line"), Series("", u[-1:], v[-1:], color, "points"),
             Label("flat enough", 0.75, 1.6, "green", side="right"),
             Label("too sharp" if holds < 1.3 else "", 0.35, 3.7, "orange", side="right"),
-        ), x="u", y="v", title="the valley uv = 1, and a disc", x_range=(-1.5, 4),
+        ), x="u", y="v", title="minima: uv = 1", x_range=(-1.5, 4),
             y_range=(-1.5, 4), square=True),
         Plot((
             Series("", steps, sharp[: len(steps)], color, "line"),
             Series("", [now], sharp[now : now + 1], color, "points"),
-            Rule("2 / step size: the rim of the disc", y=edge, role="green"),
-            Rule("the flattest minimum", y=2, role="gray"),
+            Rule("rim: 2 / step size", y=edge, role="green"),
+            Rule("flattest", y=2, role="gray"),
             Label("thrown out" if color == "red" else "", MOMENTS * EACH / 2, 10, "red", size=22),
-        ), x="step", y="u² + v²", title="sharpness where it stands",
+        ), x="step", y="u² + v²", title="sharpness",
             x_range=(0, MOMENTS * EACH), y_range=(0, 14)),
     ))
 
