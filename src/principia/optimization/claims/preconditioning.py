@@ -51,7 +51,7 @@ from principia.lab.evidence import (
     every,
 )
 from principia.lab.params import Range
-from principia.lab.pictures import Mark, Role, Rule
+from principia.lab.pictures import Mark, Matrix, Role, Rule
 from principia.lab.seeds import Seed
 from principia.mathematics.taylor import newton
 from principia.networks.linear_dynamics import Whitener
@@ -330,7 +330,8 @@ def search_brings_newton_home(
     return every({
         "end": at_most(abs(found[-1]), 1e-8, why="quadratic convergence").drawn(
             Series("Newton", range(len(found)), [min(abs(x), 1e20) for x in found]),
-            x="step", y="distance from the minimum",
+            Series("whole steps: |x|³ each time", range(4), [begin ** 3**k for k in range(4)],
+                   "bound"), x="step", y="distance from the minimum", log="y",
         ),
         "the first half that is worth it": equal_to_rounding(
             [*found, *(path(x, 1)[0][-1] for x in edges)], [*by_hand(begin, len(found) - 1), *(
@@ -464,13 +465,13 @@ def natural_gradient_is_newton(
         cases.append([one.flatten() for one in found])
     fisher, H, exact, direction, step = (torch.cat(one) for one in zip(*cases, strict=True))
     net = MLP([dim + 1, 4, classes], activation="tanh", rng=rng).double()
-    ends = [float(H.min()), float(H.max())]
+    left, right = (one.view(classes * (dim + 1), -1) for one in cases[1][:2])  # of all classes
     return every({
         "Fisher information and Hessian": equal(
             fisher, H, tol=1e-12 * float(H.abs().max()), why="rounding, relative to the largest"
         ).drawn(
-            Series("entries", H, fisher), Series("equal", ends, ends, "bound"),
-            x="entry of the Hessian", y="entry of the Fisher information",
+            Matrix(torch.cat([left, left[:, :1] * math.nan, right], dim=1), signed=True),
+            x="weight (left: the Fisher information, right: the Hessian)", y="weight",
         ),
         "its definition": equal_to_rounding(
             torch.cat([fisher, fisher_information(net, x).flatten()]),

@@ -47,7 +47,7 @@ from principia.lab.evidence import (
     within_errors,
 )
 from principia.lab.params import Range
-from principia.lab.pictures import Histogram, Rule
+from principia.lab.pictures import Field, Histogram, Rule
 from principia.lab.seeds import Seed
 from principia.lab.training.optimizers import steps_along
 from principia.optimization.gradient_descent import descend
@@ -76,10 +76,13 @@ def gd_stalls_on_the_stable_manifold(
     paths = Saddle(dim).at(shown)
     walk = descend(paths, SGD(paths.parameters(), lr=lr), 200, record=("theta",))["theta"]
     names = "from y = 0.001", "from y = 0", "from y = −0.001"
+    axes = torch.linspace(-0.3, 1.1, 30).double(), torch.linspace(-1.4, 1.4, 30).double()
+    plane = torch.stack(torch.meshgrid(*axes, indexing="xy"), dim=-1)
     return every({
         "distance from the manifold": equal(
             saddle.theta[:, -1], 0, tol=0, why="its gradient is 0 there, without rounding"
         ).drawn(
+            Field(*axes, Saddle(2).value(plane), "contours"),
             *(Series(name, walk[:, k, 0], walk[:, k, -1], "other") for k, name in enumerate(names)),
             Series("minima", [0, 0], [-1, 1]), x="x₁", y="y",
         ),
