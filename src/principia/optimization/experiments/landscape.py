@@ -43,7 +43,8 @@ def flat_disc(
     """
     path, edge = _bounces(seed, lr, start, label_noise), 2 / lr
     sharp, steps = path.square().sum(dim=1), range(min(time * EACH + 1, len(path)))
-    color: Role = "red" if len(path) <= MOMENTS * EACH else "blue"
+    out = len(steps) == len(path) <= MOMENTS * EACH  # it has left the plane
+    color: Role = "red" if out else "blue"
     (u, v), now = path[: len(steps)].T, steps[-1]
     around = torch.linspace(0, 2 * math.pi, 61)
     holds = math.acosh(edge / 2) / 2  # where the valley (e^t, e^-t) leaves the disc
@@ -65,7 +66,7 @@ def flat_disc(
             Series("", [now], sharp[now : now + 1], color, "points"),
             Rule("rim: 2 / step size", y=edge, role="green"),
             Rule("flattest", y=2, role="gray"),
-            Label("thrown out" if color == "red" else "", MOMENTS * EACH / 2, 10, "red", size=22),
+            Label("thrown out" if out else "", MOMENTS * EACH / 2, 10, "red", size=22),
         ), x="step", y="u² + v²", title="sharpness",
             x_range=(0, MOMENTS * EACH), y_range=(0, 14)),
     ))
