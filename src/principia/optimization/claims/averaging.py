@@ -412,10 +412,11 @@ def average_needs_statistics_of_its_own(
     again.load_state_dict(average.state_dict())
     for one in (average, again, plain):
         listen(one)
+    held: Any = average.module
+    stale, units = held[1].running_mean.clone(), range(1, 5)
     if renew:
         update_bn(x.split(10), average)
     listen(average)
-    held: Any = average.module
     means = held[1].running_mean.clone()
     listen(again, training=True)
     listen(again)
@@ -423,10 +424,15 @@ def average_needs_statistics_of_its_own(
     listen(average)
     W, b = (torch.stack(some).mean(dim=0) for some in zip(*weights, strict=True))
     parts = (x @ W.mT + b).split(10)
+    exact = torch.stack([one.mean(dim=0) for one in parts]).mean(dim=0)
     return every({
         "statistics": equal(
-            means, torch.stack([one.mean(dim=0) for one in parts]).mean(dim=0), tol=1e-9,
-            why="rounding; update_bn gives all batches one weight",
+            means, exact, tol=1e-9, why="rounding; update_bn gives all batches one weight"
+        ).drawn(
+            Series("what the averaged weights give", units, exact, "gray", "bars"),
+            Series("kept, after update_bn" if renew else "kept, never renewed", units, means),
+            Series("kept before update_bn", units, stale, "red", "points"),
+            x="unit", y="mean of what batch normalization gets",
         ),
         "when it warns": equal(heard, [0, 1, 1, 0, 0 if renew else 1, 0, 0, 1], tol=0, why="so"),
     })

@@ -50,6 +50,7 @@ from principia.lab.evidence import (
     standard_error,
 )
 from principia.lab.params import Range
+from principia.lab.pictures import Rule
 from principia.lab.seeds import Seed
 from principia.lab.training import accuracy
 from principia.networks.mlp import MLP
@@ -83,7 +84,7 @@ def wide_nets_end_alike(
     return at_most(far, 0.002, why=why).named("distances from the mean final loss").drawn(
         Series(f"width {width}", range(1, starts + 1), losses),
         Series("mean", [1, starts], [losses.mean()] * 2, "predicted"),
-        x="start", y="final loss", log="y",
+        Rule("nothing learned: ln 10", y=math.log(10)), x="start", y="final loss", log="y",
     )
 
 

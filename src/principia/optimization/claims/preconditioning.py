@@ -42,6 +42,7 @@ from principia.lab.draws import randn
 from principia.lab.evidence import (
     Control,
     Evidence,
+    Plot,
     Series,
     at_most,
     claim,
@@ -50,6 +51,7 @@ from principia.lab.evidence import (
     every,
 )
 from principia.lab.params import Range
+from principia.lab.pictures import Mark, Matrix, Role, Rule
 from principia.lab.seeds import Seed
 from principia.mathematics.taylor import newton
 from principia.networks.linear_dynamics import Whitener
@@ -259,7 +261,33 @@ def newton_step_is_the_formula(
             torch.cat([exact, torch.ones(4).to(g), first(start)[None], g[-2:]]),
             tol=1e-7, why="rounding, times the condition of the Hessian",
         )
-    return every(parts)
+    return every(parts).pictured(_steps_over_curvature(sign == "dropped"))
+
+
+def _steps_over_curvature(dropped: bool) -> Plot:
+    """Draw the steps along directions of many curvatures, in all of which the slope is 1."""
+    bends, fine = torch.linspace(-3, 3, 25, dtype=torch.float64), torch.linspace(-3, 3, 300)
+    marks: list[Mark] = []
+    kinds: list[tuple[Any, Role, Tensor]] = [
+        ("plain", "orange", fine), ("saddle_free", "blue", fine.abs() if dropped else fine)]
+    for mode, role, size in kinds:
+        at = nn.Parameter(torch.zeros_like(bends))
+        optimizer = Newton([at], damping=0.4, mode=mode)
+
+        def closure(at: Tensor = at, one: Newton = optimizer) -> Tensor:
+            one.zero_grad()
+            value = (bends * at**2 / 2 + at).sum()
+            value.backward()
+            return value
+
+        optimizer.step(closure)
+        marks.append(Series(f"Newton, {mode.replace('_', '-')}", bends, at, role, "points"))
+        marks += [Series("−1 / (λ + damping), of |λ| if saddle-free", fine[one], law[one],
+                         "predicted") for law in [-1 / (size + 0.4)]
+                  for one in (fine < -0.4, fine > -0.4)]
+    marks.append(Rule("uphill above", y=0))
+    return Plot(tuple(marks), "curvature λ along the direction", "step where the slope is 1",
+                y_range=(-8, 8))
 
 
 @claim(control={"search": False}, refutes=["end"], source="Nocedal and Wright 2006, sec. 3.1")
@@ -302,7 +330,8 @@ def search_brings_newton_home(
     return every({
         "end": at_most(abs(found[-1]), 1e-8, why="quadratic convergence").drawn(
             Series("Newton", range(len(found)), [min(abs(x), 1e20) for x in found]),
-            x="step", y="distance from the minimum",
+            Series("whole steps: |x|³ each time", range(4), [begin ** 3**k for k in range(4)],
+                   "bound"), x="step", y="distance from the minimum", log="y",
         ),
         "the first half that is worth it": equal_to_rounding(
             [*found, *(path(x, 1)[0][-1] for x in edges)], [*by_hand(begin, len(found) - 1), *(
@@ -436,13 +465,13 @@ def natural_gradient_is_newton(
         cases.append([one.flatten() for one in found])
     fisher, H, exact, direction, step = (torch.cat(one) for one in zip(*cases, strict=True))
     net = MLP([dim + 1, 4, classes], activation="tanh", rng=rng).double()
-    ends = [float(H.min()), float(H.max())]
+    left, right = (one.view(classes * (dim + 1), -1) for one in cases[1][:2])  # of all classes
     return every({
         "Fisher information and Hessian": equal(
             fisher, H, tol=1e-12 * float(H.abs().max()), why="rounding, relative to the largest"
         ).drawn(
-            Series("entries", H, fisher), Series("equal", ends, ends, "bound"),
-            x="entry of the Hessian", y="entry of the Fisher information",
+            Matrix(torch.cat([left, left[:, :1] * math.nan, right], dim=1), signed=True),
+            x="weight (left: the Fisher information, right: the Hessian)", y="weight",
         ),
         "its definition": equal_to_rounding(
             torch.cat([fisher, fisher_information(net, x).flatten()]),

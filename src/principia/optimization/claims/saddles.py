@@ -25,6 +25,7 @@ import math
 from collections.abc import Callable
 from typing import Annotated, Literal, final
 
+import numpy as np
 import torch
 from jaxtyping import Float
 from scipy.stats import norm
@@ -46,6 +47,7 @@ from principia.lab.evidence import (
     within_errors,
 )
 from principia.lab.params import Range
+from principia.lab.pictures import Field, Histogram, Rule
 from principia.lab.seeds import Seed
 from principia.lab.training.optimizers import steps_along
 from principia.optimization.gradient_descent import descend
@@ -74,10 +76,13 @@ def gd_stalls_on_the_stable_manifold(
     paths = Saddle(dim).at(shown)
     walk = descend(paths, SGD(paths.parameters(), lr=lr), 200, record=("theta",))["theta"]
     names = "from y = 0.001", "from y = 0", "from y = −0.001"
+    axes = torch.linspace(-0.3, 1.1, 30).double(), torch.linspace(-1.4, 1.4, 30).double()
+    plane = torch.stack(torch.meshgrid(*axes, indexing="xy"), dim=-1)
     return every({
         "distance from the manifold": equal(
             saddle.theta[:, -1], 0, tol=0, why="its gradient is 0 there, without rounding"
         ).drawn(
+            Field(*axes, Saddle(2).value(plane), "contours"),
             *(Series(name, walk[:, k, 0], walk[:, k, -1], "other") for k, name in enumerate(names)),
             Series("minima", [0, 0], [-1, 1]), x="x₁", y="y",
         ),
@@ -222,7 +227,10 @@ def exit_times_count_steps(
     limited = torch.stack([exact.where(exact <= limit, math.inf) for limit in limits])
     return every({
         "counts": equal(times, limited, tol=0, why="whole numbers").drawn(
-            Series("steps", y[2:].abs(), times[1, 2:]), x="|y| at the start", y="steps", log="x"
+            Series("steps until |y| is 1", y[2:].abs(), times[1, 2:]),
+            Series(f"⌈ln(1/|y|) / {'ln(1 + η)' if time == 'discrete' else 'η'}⌉", y[2:].abs(),
+                   exact[2:], "predicted", "steps"),
+            Rule("the limit", y=limits[1]), x="|y| at the start", y="steps", log="x",
         ),
         "how many stayed": equal(stayed, times.isinf().sum(dim=1), tol=0, why="a count"),
         "where they are": equal_to_rounding(
@@ -267,6 +275,7 @@ def noise_of_a_temperature(
     ends.append(ends[0] + (owner.param_groups[0]["lr"] - 0.3))
     usual = steps_along(NoisyGD, torch.ones(1, 100_000).double(), rng=rng)
     quiet = (1 - 0.2 * lam) ** 7  # of the row without noise
+    around = np.linspace(-4, 4, 81) * (temperature / 0.5) ** 0.5
     return every({
         "law": every({
             f"λ = {float(one):g}": follows(
@@ -285,7 +294,11 @@ def noise_of_a_temperature(
             "mean": mean_is(usual[0], -0.1, why="independent coordinates"),
             "variance": mean_is((usual[0] + 0.1) ** 2, 1e-4, why="independent coordinates"),
         }),
-    })
+    }).drawn(
+        Histogram("where the runs are", bowl.theta[:, 1]),
+        Series("e^(−h/T)", around, norm.pdf(around, scale=(temperature / 0.5) ** 0.5), "predicted"),
+        x="place along the flat direction, of curvature 1/2", y="density",
+    )
 
 
 @claim(control={"batch": SAMPLES}, source="Ge et al. 2015, sec. 1")

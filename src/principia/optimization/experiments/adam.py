@@ -1,27 +1,98 @@
 r"""Adam: what it reaches on data."""
 
+import functools
 import math
 from collections.abc import Mapping
 from typing import Annotated, Any, cast, final
 
 import numpy as np
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.optim import Optimizer
 
 from principia.lab import figures
 from principia.lab.data.handwriting import handwriting
 from principia.lab.evidence import Plot, Series
+from principia.lab.heroes import hero
 from principia.lab.params import Range
+from principia.lab.pictures import Label, Panels, Role, Rule
 from principia.lab.runs import Run, at_least_goal, at_most_goal, experiment
+from principia.lab.seeds import Seed
 from principia.lab.training import Callback, Diverged, Supervised, accuracy, evaluate, fit
 from principia.networks.mlp import MLP
-from principia.optimization.adam import moments
+from principia.optimization.adam import Adam, moments
 from principia.optimization.claims.adam import adam_can_fail_to_converge
+from principia.optimization.gradient_descent import descend
+from principia.optimization.momentum import HeavyBall
+from principia.optimization.problems import Quadratic
 
 EDGES = np.linspace(-3, 5, 81)  # of the histograms of learning rates, powers of ten
 GRIDS = (("sgd", 0.0, (0.1, 0.3, 1.0)), ("momentum", 0.9, (0.01, 0.03, 0.1)))
+CURVATURES = 1.0, 100.0  # of the ravine of the moving picture, along it and across
+MOMENTS, EACH = 24, 10  # steps of a moment
+ARRIVED = 0.01  # the height below which a path has arrived
+
+
+@hero(moves="time", frames=MOMENTS + 1)
+def turned_ravine(
+    seed: Seed, *, angle: Annotated[float, Range(0, 90)] = 40.0,
+    lr: Annotated[float, Range(0.05, 0.4)] = 0.1, time: Annotated[int, Range(0, MOMENTS)] = 8,
+) -> Panels:
+    """Adam rescales axes, not directions: turning a ravine costs it several times the steps.
+
+    Args:
+        angle: Degrees by which the ravine is turned away from the axes; 45 is the worst.
+        lr: Adam's learning rate, the length of its first step in every coordinate.
+        time: Tens of steps that are taken; momentum takes as many at every angle.
+    """
+    now, (levels, paths, heights) = time * EACH, _walks(angle, lr)
+    straight = _walks(0.0, lr)[2]["Adam"]
+    slow = _arrival(heights["Adam"]) > 1.5 * _arrival(straight)
+    colors: dict[str, Role] = {"momentum": "orange", "Adam": "red" if slow else "blue"}
+    tracks, falls, told = [], [], []
+    for place, (name, color) in enumerate(colors.items()):
+        (x, y), fall, end = paths[name][: now + 1].T, heights[name], _arrival(heights[name])
+        tracks += [Series("", x, y, color, "line"), Series("", x[-1:], y[-1:], color, "points")]
+        falls.append(Series("", range(now + 1), fall[: now + 1], color, "line"))
+        count = f"{end} steps" if now >= end else "..."
+        told.append(Label(f"{name}: {count}", MOMENTS * EACH, 30 / 3**place, color, side="left"))
+    words = f"Adam, not turned: {_arrival(straight)} steps"
+    return Panels((
+        Plot((*levels, *tracks, Label("★", 0, 0, size=18)), title="the ravine, from above",
+             x_range=(-3, 3), y_range=(-3, 3), square=True, bare=True),
+        Plot((
+            Series("", range(len(straight)), straight, "gray", "line"), *falls, *told,
+            Label(words, MOMENTS * EACH, 30 / 3**2, "gray", side="left"),
+            Rule("arrived", y=ARRIVED, role="gray"),
+        ), x="step", y="height", log="y", title="height above the minimum",
+            x_range=(0, MOMENTS * EACH), y_range=(1e-4, 100)),
+    ))
+
+
+def _arrival(heights: Tensor) -> int:
+    """Count the steps until a path is low and stays there."""
+    return int((heights > ARRIVED).nonzero().max()) + 1
+
+
+@functools.lru_cache(maxsize=4)  # all frames are moments of the same walks
+def _walks(angle: float, lr: float) -> tuple[list[Series], dict[str, Tensor], dict[str, Tensor]]:
+    """Turn a ravine and let two methods descend it; give its level lines, points and heights."""
+    c, s = math.cos(math.radians(angle)), math.sin(math.radians(angle))
+    turn = torch.tensor([[c, -s], [s, c]], dtype=torch.float64)
+    start = turn @ torch.tensor([-2.6, 0.6], dtype=torch.float64)
+    low, high = (one**0.5 for one in CURVATURES)
+    ravine, paths, heights = Quadratic(CURVATURES, rotation=turn).at(start[None]), {}, {}
+    for name in ("Adam", "momentum"):
+        twin = ravine.at(start[None])
+        method = Adam(twin.parameters(), lr=lr) if name == "Adam" else HeavyBall(
+            twin.parameters(), lr=1 / CURVATURES[1], beta=0.8)
+        trace = descend(twin, method, MOMENTS * EACH, record=("value", "theta"))
+        paths[name], heights[name] = trace["theta"][:, 0], trace["value"][:, 0]
+    around = torch.linspace(0, 2 * math.pi, 49, dtype=torch.float64)
+    ring = torch.stack([around.cos() / low, around.sin() / high]) * 1.4
+    levels = [Series("", x, y, "gray", "line") for x, y in (k * turn @ ring for k in range(1, 6))]
+    return levels, paths, heights
 
 
 @experiment(

@@ -1,5 +1,7 @@
 r"""Landscape: what it reaches on data."""
 
+import functools
+import math
 from typing import Annotated, final
 
 import torch
@@ -9,11 +11,82 @@ from torch.nn import functional as F
 from principia.lab import figures
 from principia.lab.data.handwriting import handwriting
 from principia.lab.evidence import Plot, Series, standard_error
+from principia.lab.heroes import hero
 from principia.lab.params import Range
+from principia.lab.pictures import Label, Panels, Role, Rule
 from principia.lab.runs import Run, at_least_goal, at_most_goal, experiment
+from principia.lab.seeds import Seed
 from principia.lab.training import Callback, Supervised, accuracy, evaluate, fit
 from principia.networks.mlp import MLP
+from principia.optimization.gradient_descent import descend
 from principia.optimization.landscape import BezierPath, LotteryTicket, Ticket, sharpness
+from principia.optimization.problems import ScalarNet
+
+MOMENTS, EACH = 29, 3  # steps of a moment of the moving picture
+FAR = 30.0  # where a path that was thrown out of the valley ends
+
+
+@hero(moves="time", frames=MOMENTS + 1)
+def flat_disc(
+    seed: Seed, *, lr: Annotated[float, Range(0.05, 0.6)] = 0.25,
+    start: Annotated[float, Range(1.5, 3.5)] = 3.0,
+    label_noise: Annotated[float, Range(0, 0.4)] = 0.1,
+    time: Annotated[int, Range(0, MOMENTS)] = 10,
+) -> Panels:
+    """Minima outside the disc cannot hold steps this long, so long steps end in flat minima.
+
+    Args:
+        lr: The step size: the disc holds the minima of sharpness below 2 / lr.
+        start: The first weight u at the start, beside the valley; steps much too long fly off.
+        label_noise: Size of the noise of the label, which drives on to flatter minima.
+        time: How many steps are taken, in threes.
+    """
+    path, edge = _bounces(seed, lr, start, label_noise), 2 / lr
+    sharp, steps = path.square().sum(dim=1), range(min(time * EACH + 1, len(path)))
+    out = len(steps) == len(path) <= MOMENTS * EACH  # it has left the plane
+    color: Role = "red" if out else "blue"
+    (u, v), now = path[: len(steps)].T, steps[-1]
+    around = torch.linspace(0, 2 * math.pi, 61)
+    holds = math.acosh(edge / 2) / 2  # where the valley (e^t, e^-t) leaves the disc
+    ends: dict[Role, float] = {"orange": 1.5, "green": min(holds, 1.5)}
+    valley = []
+    for shade, end in ends.items():
+        along = torch.linspace(-end, end, 61).exp()
+        valley.append(Series("", along, 1 / along, shade, "line"))
+    return Panels((
+        Plot((
+            Series("", edge**0.5 * around.cos(), edge**0.5 * around.sin(), "green", "line"),
+            *valley, Series("", u, v, color, "line"), Series("", u[-1:], v[-1:], color, "points"),
+            Label("flat enough", 0.75, 1.6, "green", side="right"),
+            Label("too sharp" if holds < 1.3 else "", 0.35, 3.7, "orange", side="right"),
+        ), x="u", y="v", title="minima: uv = 1", x_range=(-1.5, 4),
+            y_range=(-1.5, 4), square=True),
+        Plot((
+            Series("", steps, sharp[: len(steps)], color, "line"),
+            Series("", [now], sharp[now : now + 1], color, "points"),
+            Rule("rim: 2 / step size", y=edge, role="green"),
+            Rule("flattest", y=2, role="gray"),
+            Label("thrown out" if out else "", MOMENTS * EACH / 2, 10, "red", size=22),
+        ), x="step", y="u² + v²", title="sharpness",
+            x_range=(0, MOMENTS * EACH), y_range=(0, 14)),
+    ))
+
+
+@functools.lru_cache(maxsize=4)  # all frames are moments of one path
+def _bounces(seed: Seed, lr: float, start: float, label_noise: float) -> Tensor:
+    """Descend from beside the valley, until a point is far out; give all points (T, 2)."""
+    beside = torch.tensor([[start, 1 / start + 0.05]])
+    net = ScalarNet(label_noise=label_noise, rng=seed.torch()).at(beside)
+
+    def stay() -> None:
+        net.theta.clamp_(-FAR, FAR)
+
+    path = descend(
+        net, torch.optim.SGD(net.parameters(), lr=lr), MOMENTS * EACH, record=("theta",),
+        after=stay,
+    )["theta"][:, 0]
+    out = (path.abs() >= FAR).any(dim=1).nonzero()
+    return path[: int(out[0]) + 1] if len(out) else path
 
 
 @experiment(

@@ -1,7 +1,8 @@
 r"""Saddle points: what it reaches on data."""
 
+import functools
 import math
-from typing import Annotated, final
+from typing import Annotated, Literal, final
 
 import plotly.graph_objects as go
 import torch
@@ -13,8 +14,11 @@ from torch.optim import Optimizer
 from principia.lab import figures
 from principia.lab.data.digits import digits
 from principia.lab.evidence import Plot, Series
+from principia.lab.heroes import hero
 from principia.lab.params import Range
+from principia.lab.pictures import Cloud, Label, Panels, Role, Surface
 from principia.lab.runs import Run, at_most_goal, experiment
+from principia.lab.seeds import Seed
 from principia.networks.linear_dynamics import Whitener
 from principia.networks.linear_network import LinearNetwork
 from principia.optimization.gradient_descent import descend
@@ -23,6 +27,64 @@ from principia.optimization.saddles import NoisyGD, exit_times, hessian_index
 
 LAYERS = (16, 20), (16, 16), (10, 16)  # shapes of the weights of the experiment's net
 METHODS = {"gd": "gradient descent", "noisy": "with noise", "sgd": "minibatches"}
+LEVELS = ("none", "1e-12", "1e-10", "1e-8", "1e-6", "1e-4", "1e-2")  # of noise
+BALLS, MOMENTS, EACH = 30, 24, 15  # balls of each level, and steps of a moment
+ASIDE = 0.5  # how far off the ridge a ball has left
+
+
+@hero(moves="time", frames=MOMENTS + 1)
+def parting(
+    seed: Seed, *,
+    noise: Literal["none", "1e-12", "1e-10", "1e-8", "1e-6", "1e-4", "1e-2"] = "1e-6",
+    step: Annotated[float, Range(0.08, 0.3)] = 0.1, time: Annotated[int, Range(0, MOMENTS)] = 10,
+) -> Panels:
+    """Any noise gets off a saddle: a hundredfold weaker one only waits some more steps.
+
+    Args:
+        noise: Size of the noise of a step; without any, the balls stay on the ridge for ever.
+        step: The step size.
+        time: How many steps are taken, in fifteens.
+    """
+    now, (surface, paths, heights) = time * EACH, _ways(seed, step)
+    powers = range(-2 * len(LEVELS), 0, 2)
+    row, y = LEVELS.index(noise), paths[..., 1]  # (T, levels, balls)
+    points = torch.cat([paths, heights[..., None] + 0.04], dim=-1)[now, row]
+    sides: dict[Role, Tensor] = {
+        "red" if noise == "none" else "ink": y[now, row].abs() < ASIDE,
+        "purple": y[now, row] <= -ASIDE, "orange": y[now, row] >= ASIDE,
+    }
+    clouds = [Cloud("", points[one], role=role, size=5) for role, one in sides.items()]
+    left = y[: now + 1].abs().median(dim=-1).values >= ASIDE  # half of the balls, or more
+    waits, gone = (~left).sum(dim=0).clamp(max=now), left[-1]
+    bars: dict[Role, Tensor] = {"green": gone, "gray": ~gone, "red": ~gone}
+    bars["gray"][0], bars["red"][1:] = False, False
+    shown = ["still on the ridge", f"off after {int(waits[row])}"][int(gone[row])]
+    return Panels((
+        Plot((surface, *clouds), x="x", y="y", z="h", title=f"noise {noise}: {shown}"),
+        Plot((
+            *(Series("", powers, waits * one, role, "bars") for role, one in bars.items()),
+            Label("shown", powers[row], waits[row], side="above"),
+            Label("none", powers[0], 12, "ink"),
+        ), x="noise, as a power of ten", y="steps", title="how long each noise waits",
+            x_range=(-15.2, -0.8), y_range=(0, MOMENTS * EACH + 20)),
+    ))
+
+
+@functools.lru_cache(maxsize=4)  # all frames are moments of the same paths
+def _ways(seed: Seed, step: float) -> tuple[Surface, Tensor, Tensor]:
+    """Let balls of all levels roll off the ridge; give the saddle, places and heights."""
+    axis = torch.linspace(-1.4, 1.4, 25, dtype=torch.float64)
+    plane = torch.stack(torch.meshgrid(axis, axis, indexing="xy"), dim=-1)
+    ridge = torch.stack([torch.linspace(-1.3, 1.3, BALLS), torch.zeros(BALLS)], dim=1)
+    sizes = torch.tensor([0.0, *map(float, LEVELS[1:])], dtype=torch.float64)
+    saddle = Saddle(2).at(ridge.repeat(len(LEVELS), 1))
+    optimizer = NoisyGD(
+        saddle.parameters(), step, sizes.repeat_interleave(BALLS)[:, None], rng=seed.torch()
+    )
+    trace = descend(saddle, optimizer, MOMENTS * EACH, record=("theta", "value"))
+    paths, heights = (trace[name].unflatten(1, (len(LEVELS), BALLS)) for name in trace.recorded)
+    surface = Surface(axis, axis, saddle.value(plane), opacity=0.7)
+    return surface, paths, heights
 
 
 @experiment(
