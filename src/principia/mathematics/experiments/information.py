@@ -61,7 +61,7 @@ def waste(
     areas: dict[Role, Tensor] = {"orange": surplus.clamp(min=0).sum(-1),
                                  "blue": (-surplus).clamp(min=0).sum(-1),
                                  "red" if broken else "ink": kl(*pairs, base=2)}
-    shown = {name: area.clamp(max=MOST) for name, area in areas.items()}
+    shown: dict[Role, Tensor] = {name: area.clamp(max=MOST) for name, area in areas.items()}
     wide = p > 0.04
     return Panels((
         Plot((
