@@ -96,7 +96,7 @@ def sum_and_product_rules(
     return every({
         "product rule": equal_to_rounding(rebuilt, joint).drawn(
             Matrix(torch.cat([joint.flatten(1), rebuilt.flatten(1)])),
-            x="pairs of y and z", y="x, in P(x, y, z); below, in P(z | x, y) P(y | x) P(x)",
+            x="pairs of y and z", y="x, of P(x, y, z) and of P(z | x, y) P(y | x) P(x)",
         ),
         "sum rule": equal_to_rounding(table.marginal("sun", "rain").probs, probs.sum(dim=1).mT),
         "variables that are known": equal_to_rounding(
