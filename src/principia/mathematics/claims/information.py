@@ -49,6 +49,7 @@ from principia.lab.evidence import (
     tends_to,
 )
 from principia.lab.params import Range
+from principia.lab.pictures import Rule
 from principia.lab.seeds import Seed
 from principia.mathematics.information import (
     cross_entropy,
@@ -68,7 +69,8 @@ Concentration = Annotated[float, Range(0.05, 20)]
 DRAWS = 100_000
 ROUNDING = 1e-12
 SUMMED = 1e-14  # rounding of a divergence: of its two halves, each a few nats
-THEOREM = "a theorem: 1e-12 for rounding only"
+SUMS, THEOREM = "a theorem: 1e-14 for rounding of sums", "a theorem: 1e-12 for rounding only"
+PINSKER, LIN = (f"{name}'s inequality, {THEOREM}" for name in ("Pinsker", "Lin"))
 
 
 @claim(
@@ -133,6 +135,7 @@ def cross_entropy_splits(
     slopes = torch.autograd.grad(cross_entropy(*two).sum(), two)
     q, x = logits.softmax(dim=-1), torch.linspace(0.01, 0.99, 99, dtype=torch.float64)
     coin, coins = _coin(torch.full_like(x, p_1)), _coin(x)
+    by_torch = F.cross_entropy(logits, p, reduction="none")
     return every({
         "two outcomes": equal_to_rounding(cross_entropy(coin, coins), split(coin, coins)).drawn(
             Series("H(p, q)", x, cross_entropy(coin, coins)),
@@ -140,9 +143,7 @@ def cross_entropy_splits(
             x=f"q of the outcome with p = {p_1:g}", y="nats",
         ),
         "draws, in bits": equal_to_rounding(cross_entropy(p, q, base=2), split(p, q, 2)),
-        "torch, from logits": equal_to_rounding(
-            F.cross_entropy(logits, p, reduction="none"), cross_entropy(p, q)
-        ),
+        "torch, from logits": equal_to_rounding(by_torch, cross_entropy(p, q)),
         "slopes": equal_to_rounding(torch.cat(slopes), -torch.cat([there.xlogy(p), there])),
     })
 
@@ -165,13 +166,15 @@ def cross_entropy_minimizer(
         p_too = p.expand_as(q)
         return cross_entropy(p_too, q) if objective == "H(p, q)" else cross_entropy(q, p_too)
 
-    others = _draw(seed.child("others"), 10_000, outcomes, 1.0)
+    others, found = _draw(seed.child("others"), 10_000, outcomes, 1.0), _descend(cost, outcomes)
     return every({
-        "minimizer": equal(
-            _descend(cost, outcomes), p, tol=1e-6, why="500 steps with rate 1 - 2 min p at worst"
-        ),
+        "minimizer": equal(found, p, tol=1e-6, why="500 steps with rate 1 - 2 min p at worst"),
         "other laws": never(cost(others) < cost(p) - ROUNDING, why=THEOREM),
-    })
+    }).drawn(
+        Series("other laws", total_variation(p.expand(400, -1), others[:400]), cost(others[:400])),
+        Rule("the cost of p itself", y=float(cost(p))),
+        x="total variation between q and p", y=f"cost {objective} of q, nats",
+    )
 
 
 def _likely(seed: Seed, outcomes: int) -> Tensor:
@@ -205,8 +208,7 @@ def kl_nonnegative(
     sure, even = torch.eye(outcomes).double(), _even(outcomes).expand(outcomes, -1)
     return every({
         "0 only if equal": at_least(
-            values, 2 * total_variation(p, q) ** 2, slack=ROUNDING,
-            why=f"Pinsker's inequality, {THEOREM}",
+            values, 2 * total_variation(p, q) ** 2, slack=ROUNDING, why=PINSKER
         ).drawn(
             Series("KL(p, q)", x, kl_in_nats(coin, coins), style="line"),
             Series("KL(q, p)", x, kl_in_nats(coins, coin), role="other"),
@@ -244,13 +246,17 @@ def maximum_likelihood_is_cross_entropy(
     q = _draw(seed.child("models"), 200, outcomes, 1.0)
     shares = x.bincount(minlength=outcomes).double() / samples
     powers = (samples * shares) ** (2 if product == "samples" else 1)  # one for each sample
-    costs = cross_entropy(shares.expand_as(q), q)
+    product_log, costs = q.log() @ powers / samples, cross_entropy(shares.expand_as(q), q)
+    far, by_torch = total_variation(shares.expand_as(q), q), Categorical(q[:, None]).log_prob(x)
     return every({
-        "log of the product": equal_to_rounding(q.log() @ powers / samples, -costs),
-        "samples, by torch": equal_to_rounding(
-            Categorical(q[:, None]).log_prob(x).mean(dim=-1), -costs
-        ),
-    })
+        "log of the product": equal_to_rounding(product_log, -costs),
+        "samples, by torch": equal_to_rounding(by_torch.mean(dim=-1), -costs),
+    }).drawn(
+        Series("−H(p̂, q)", far, -costs, "predicted", "points"),
+        Series("log of the product", far, product_log),
+        Rule("−H(p̂), where q = p̂", y=-float(entropy(shares))),
+        x="total variation between q and the frequencies p̂", y="log likelihood a sample",
+    )
 
 
 @claim(
@@ -275,6 +281,7 @@ def jsd_bounded(
     left = F.pad(_draw(seed, 100, half, concentration), (0, outcomes - half))
     apart = jsd(left, F.pad(_draw(seed, 100, outcomes - half, concentration), (half, 0)))
     few = slice(0, len(values), len(values) // 400)
+    theirs = jensenshannon(*(one.mT.numpy() for one in far), base=2) ** 2
     return every({
         "disjoint supports": equal_to_rounding(apart, torch.full_like(apart, most)).drawn(
             Series("draws", distance[few], values[few]),
@@ -282,15 +289,9 @@ def jsd_bounded(
             x="total variation", y="Jensen-Shannon divergence, nats",
         ),
         "symmetric": equal_to_rounding(values, torch.cat([measured(q, p) for p, q in pairs])),
-        "SciPy, in bits": equal_to_rounding(
-            jsd(*far, base=2), jensenshannon(*(one.mT.numpy() for one in far), base=2) ** 2
-        ),
-        "log 2 only if disjoint": at_most(
-            values, math.log(2) * distance, slack=ROUNDING, why=f"Lin's inequality, {THEOREM}"
-        ),
-        "0 only if equal": at_least(
-            values, distance**2 / 2, slack=ROUNDING, why=f"Pinsker's inequality, {THEOREM}"
-        ),
+        "SciPy, in bits": equal_to_rounding(jsd(*far, base=2), theirs),
+        "log 2 only if disjoint": at_most(values, math.log(2) * distance, slack=ROUNDING, why=LIN),
+        "0 only if equal": at_least(values, distance**2 / 2, slack=ROUNDING, why=PINSKER),
     })
 
 
@@ -312,7 +313,11 @@ def total_variation_claim(
         "formula": equal_to_rounding(gaps.amax(dim=0), (p - q).abs().sum(dim=-1) / 2),
         "total_variation": equal_to_rounding(found, largest),
         "the event p > q": equal_to_rounding(((p - q) * (p > q)).sum(dim=-1), gaps.amax(dim=0)),
-    })
+    }).drawn(
+        Series("all events", torch.arange(len(gaps)), gaps[:, 0].sort().values, style="steps"),
+        Rule("½‖p − q‖₁", y=float((p - q)[0].abs().sum()) / 2),
+        x="events Ω, sorted", y="|P(Ω) − Q(Ω)| of one pair",
+    )
 
 
 @claim(control={"constant": 0.4}, source="Cover and Thomas 2006, lemma 11.6.1")
@@ -328,9 +333,7 @@ def pinsker(
     ratio = total_variation(left, right) / (constant * kl(left, right)).sqrt()
     few, ends = slice(0, DRAWS, DRAWS // 400), distance.new_tensor([1e-6, 10])
     return every({
-        "draws": never(
-            distance**2 > constant * divergence + SUMMED, why="a theorem: 1e-14 rounding of sums"
-        ).drawn(
+        "draws": never(distance**2 > constant * divergence + SUMMED, why=SUMS).drawn(
             Series("draws", divergence[few], distance[few]),
             Series(f"√({constant:g} KL)", ends, (constant * ends).sqrt(), role="bound"),
             x="KL(p, q), nats", y="total variation", log="xy",
@@ -366,9 +369,7 @@ def posterior_total_variation(
     bound, few = (eps / 2).sqrt(), slice(0, draws, draws // 400)
     chain = kl(seen_Q, seen_P) + (seen_Q * kl(given_Q, given_P)).sum(dim=-1)
     return every({
-        "posteriors": never(
-            shown**2 > eps / 2 + SUMMED, why="a theorem: 1e-14 for rounding of sums"
-        ).drawn(
+        "posteriors": never(shown**2 > eps / 2 + SUMMED, why=SUMS).drawn(
             Series(f"total variation, {posteriors}", bound[few], shown[few]),
             Series("√(ε/2)", bound[few], bound[few], role="bound"),
             x="√(ε/2), ε = KL(Q, P)", y="total variation of posteriors", log="xy",
@@ -397,18 +398,16 @@ def good_density_poor_classifier(
     own = -side if flips else side
     true, model = _coin(0.5 + side * margin), _coin(0.5 + own * delta)  # barely on the other side
     Q, P = ((seen[:, None] * given).flatten() for given in (true, model))
+    apart = seen @ total_variation(true, model)
+    same = true.argmax(dim=-1) == model.argmax(dim=-1)
     return every({
         "divergence": at_most(kl(Q, P), eps, why="8δ² = ε/2 to first order: no slack").drawn(
             Series("truth Q", range(inputs), true[:, 0]),
             Series("model P", range(inputs), model[:, 0], "other", "points"),
             x="input x", y="probability of the first label, given x",
         ),
-        "inputs with the same label": never(
-            true.argmax(dim=-1) == model.argmax(dim=-1), why="by construction, all flip"
-        ),
-        "average total variation": at_most(
-            seen @ total_variation(true, model), math.sqrt(eps / 2), why="a theorem: no slack"
-        ),
+        "inputs with the same label": never(same, why="by construction, all flip"),
+        "average total variation": at_most(apart, math.sqrt(eps / 2), why="a theorem: no slack"),
     })
 
 
@@ -443,6 +442,7 @@ def mutual_information_zero(
     found = torch.stack([plug_in_mi(a[:, :n], b[:, :n]) for n in sizes], dim=1)
     bias = (rows - 1) * (columns - 1) / (2 * torch.tensor(sizes, dtype=torch.float64))
     # an entropy's next term is (1 - sum 1/p) / 12n²; of three entropies, this, and once more of it
+    law = Series("(K−1)(M−1) / 2n", sizes, bias, "predicted")
     rest = 2 * ((1 / x).sum() - 1) * ((1 / y).sum() - 1) / (12 * bias.new_tensor(sizes) ** 2)
     a, b, ranks = a[:20], b[:20], torch.randperm(samples, generator=seed.torch())
     counts = F.one_hot(a * columns + b, rows * columns).double().mean(dim=1)
@@ -450,25 +450,24 @@ def mutual_information_zero(
     K, M, pairs = ((one > 0).sum(dim=-1) for one in (cells.sum(dim=2), cells.sum(dim=1), counts))
     far = torch.tensor([[-(2**62), 0, 3, 2**62, 7], [-(2**62), 0, 3, -1, 4]])  # for no table
     unlike = plug_in_mi(ranks, ranks.flip(0), base=2)  # each value occurs once
+    added = plug_in_mi(a, b, correction="miller-madow") - found[:20, -1]
     return every({
         "independent table": equal_to_rounding(mutual_information(table), 0.0),
         "mean of the plug-in estimate": mean_is(
             found, bias, bias=rest, why="the mean, and twice the next term of the bias, in 1/n²"
+        ).drawn(
+            Series("mean ± deviation", sizes, found.mean(0), error=found.std(0)), law,
+            x="samples n", y="mutual information found, nats", log="xy",
         ),
         "frequencies, in bits": equal_to_rounding(
             torch.cat([plug_in_mi(far[0, a], far[1, b], base=2), plug_in_mi(a - 3, b - 2, base=2),
                        unlike[None] / math.log2(samples)]),
             torch.cat([mutual_information(cells, base=2).repeat(2), unlike.new_ones(1)]),
         ),
-        "correction": equal_to_rounding(
-            plug_in_mi(a, b, correction="miller-madow") - found[:20, -1],
-            (K + M - pairs - 1) / (2 * samples),
-        ),
+        "correction": equal_to_rounding(added, (K + M - pairs - 1) / (2 * samples)),
         "entropies": equal_to_rounding(information, H("x") + H("y") - H("xy")),
         "entropies, given a third variable": equal_to_rounding(
             mutual_information(tables, given=-1), H("xz") + H("yz") - H("xyz") - H("z")
         ),
-        "0 only if independent": at_least(
-            information, 2 * apart**2, slack=ROUNDING, why=f"Pinsker's inequality, {THEOREM}"
-        ),
+        "0 only if independent": at_least(information, 2 * apart**2, slack=ROUNDING, why=PINSKER),
     })

@@ -56,6 +56,7 @@ from principia.lab.evidence import (
     within_errors,
 )
 from principia.lab.params import Range
+from principia.lab.pictures import Matrix
 from principia.lab.seeds import Seed
 from principia.mathematics.moments import (
     RunningMoments,
@@ -260,19 +261,17 @@ def affine_variance(
 ) -> Evidence:
     r"""$\mathrm{Var}[AX+b]=A\,\mathrm{Var}[X]A^\top$, for square and for other matrices."""
     rng, x = seed.torch(), _correlated(seed.child("x").torch(), rows, dim)
-    cov = RunningMoments(dim).update(x).cov()
+    cov, space = RunningMoments(dim).update(x).cov(), torch.full((dim, 1), math.nan)
     square, wide, shift = randn(rng, 5, dim, dim), randn(rng, 2 * dim, dim), randn(rng, dim)
+    twice = RunningMoments(2 * dim).update(x @ wide.mT).cov()
     measured = torch.stack([RunningMoments(dim).update(x @ A.mT + shift).cov() for A in square])
     predicted = affine_cov(square, cov) if formula == "A Σ Aᵀ" else square @ cov @ square
-    ends = [measured.min(), measured.max()]
     return every({
         "square matrices": equal_to_rounding(measured, predicted).drawn(
-            Series("entries of five covariances", predicted.flatten(), measured.flatten()),
-            Series("equal", ends, ends, role="predicted"), x=formula, y="covariance of AX + b",
+            Matrix(torch.cat([cov, space, measured[0], space, predicted[0]], dim=1), signed=True),
+            x=f"covariance of X, covariance of AX + b, {formula}", y="row",
         ),
-        "twice as many rows": equal_to_rounding(
-            RunningMoments(2 * dim).update(x @ wide.mT).cov(), affine_cov(wide, cov)
-        ),
+        "twice as many rows": equal_to_rounding(twice, affine_cov(wide, cov)),
     })
 
 
@@ -292,10 +291,11 @@ def variance_of_a_sum(
     cov = RunningMoments(variables).update(x).cov()
     predicted = variance_of_sum(weights, cov.diagonal().diag() if ignore_cov else cov)
     measured = (x @ weights.mT).var(dim=0, correction=0)
-    ends = [0, measured.max()]
+    alone, ends = weights**2 @ cov.diagonal(), [0, measured.max()]
     return equal_to_rounding(measured, predicted).named("variance of the sum").drawn(
-        Series("sums with random weights", predicted, measured),
-        Series("equal", ends, ends, role="predicted"), x="formula", y="variance of the sum",
+        Series("formula", alone, predicted, "predicted", "points"),
+        Series("if there were no covariances", ends, ends, "other"),
+        Series("draws", alone, measured), x="Σ aᵢ²Σᵢᵢ alone", y="variance of Σ aᵢXᵢ",
     )
 
 

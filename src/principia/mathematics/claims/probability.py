@@ -57,6 +57,7 @@ from principia.lab.evidence import (
     within_errors,
 )
 from principia.lab.params import Range
+from principia.lab.pictures import Matrix
 from principia.lab.seeds import Seed
 from principia.mathematics.probability import (
     DKW,
@@ -94,9 +95,8 @@ def sum_and_product_rules(
     single = JointTable(counts.float(), table.names, normalize=True)
     return every({
         "product rule": equal_to_rounding(rebuilt, joint).drawn(
-            Series("cells of the table", joint.flatten(), rebuilt.flatten()),
-            Series("equal", [0, joint.max()], [0, joint.max()], role="predicted"),
-            x="P(x, y, z)", y="P(z | x, y) P(y | x) P(x)",
+            Matrix(torch.cat([joint.flatten(1), rebuilt.flatten(1)])),
+            x="pairs of y and z", y="x, of P(x, y, z) and of P(z | x, y) P(y | x) P(x)",
         ),
         "sum rule": equal_to_rounding(table.marginal("sun", "rain").probs, probs.sum(dim=1).mT),
         "variables that are known": equal_to_rounding(
@@ -164,22 +164,22 @@ def conditional_independence(
     r"""$X\leftarrow Z\to Y$: $P(x,y\mid z)=P(x\mid z)P(y\mid z)$, though X and Y are dependent."""
     rng = seed.numpy()
     z, x_given_z = _dirichlet(rng, nets, causes), _dirichlet(rng, nets, causes, states)
-    if not common:
-        x_given_z = x_given_z[:, :1].expand_as(x_given_z)
+    x_given_z = x_given_z if common else x_given_z[:, :1].expand_as(x_given_z)
     by_z, by_xz = (_dirichlet(rng, nets, causes, rows, states) for rows in (1, states))
     y_given_xz = (1 - coupling) * by_z + coupling * by_xz
     probs = z[..., None, None] * x_given_z[..., None] * y_given_xz / nets
     table = JointTable(probs, ("net", "cause", "x", "y"))  # all nets at once: which is a variable
     given = ("net", "cause")
     both, x, y = (table.conditional(*names, given=given) for names in ("xy", "x", "y"))
-    product, seen = x[:, None] * y, slice(0, None, 1 + both.numel() // 400)
+    product = x[:, None] * y
     nats, pairs = mutual_nats(table, "x", "y", "net"), nets * probs.sum(dim=1)  # (nets, x, y)
     apart = pairs.sum(dim=2, keepdim=True) * pairs.sum(dim=1, keepdim=True)
+    left, space = (both - product)[:, :, 0], torch.full((states, 1), math.nan)
+    gaps = torch.cat([pairs[0] - apart[0], space, left[..., 0], space, left[..., 1]], dim=1)
     return every({
         "P(x, y | z)": equal_to_rounding(both, product).drawn(
-            Series("all nets", product.flatten()[seen], both.flatten()[seen]),
-            Series("equal", [0, product.max()], [0, product.max()], role="predicted"),
-            x="P(x | z) P(y | z)", y="P(x, y | z)",
+            Matrix(gaps.round(decimals=3), signed=True, high=0.03, written=True), y="x",
+            x="y: P(x, y) − P(x) P(y), then the same given z = 0, and given z = 1",
         ),
         "P(x | y, z)": equal_to_rounding(
             table.conditional("x", given=("y", *given)), x[:, None].expand_as(both)

@@ -12,12 +12,86 @@ from principia.lab import figures
 from principia.lab.data.documentation import documentation
 from principia.lab.data.text8 import text8
 from principia.lab.evidence import Plot, Series
-from principia.lab.params import Range
+from principia.lab.heroes import hero
+from principia.lab.params import Range, UnitInterval
+from principia.lab.pictures import Label, Panels, Regions, Role, Rule
 from principia.lab.runs import Run, experiment
-from principia.mathematics.information import plug_in
+from principia.lab.seeds import Seed
+from principia.mathematics.information import cross_entropy, entropy, kl, plug_in
 
 SYMBOLS = 27  # a to z and blank
 SHANNON = {0: 4.76, 1: 4.03, 2: 3.32}  # bits a letter, the table's row for 27 letters
+
+TRUTH = (0.5, 0.25, 0.125, 0.0625, 0.0625)  # of five letters, whose codes have 1, 2, 3, 4, 4 bits
+STEPS = torch.linspace(0, 3, 31, dtype=torch.float64)
+CEILING, MOST = 8.0, 1.9  # bits that are shown, of a letter and on average
+GRAY, WASTED, SAVED, ENDLESS = 9, 1, 0, 7  # numbers of colors
+
+
+@hero(moves="sharpness")
+def waste(
+    seed: Seed, *, sharpness: Annotated[float, Range(0, 3)] = 2.2, forgotten: UnitInterval = 0.0,
+    swapped: bool = False,
+) -> Panels:
+    """A code for the wrong belief wastes more on some letters than it saves on all others.
+
+    Args:
+        sharpness: How strongly the belief prefers frequent letters; 0 is flat, 1 is the truth.
+        forgotten: Share of the last letter that the belief leaves out; at 1 it costs no end.
+        swapped: Whether the letters follow the belief, and the code the truth.
+    """
+    truth, belief = torch.tensor(TRUTH).double(), _belief(torch.tensor([sharpness]), forgotten)[0]
+    p, q = (belief, truth) if swapped else (truth, belief)
+    right = p.cumsum(0)
+    left = right - p
+    own, paid = (-one.log2().clamp(min=-CEILING) for one in (p, q))
+    low, high = torch.minimum(own, paid), torch.maximum(own, paid)
+    endless = (q == 0) & (p > 0)
+    kinds = torch.where(endless, ENDLESS, torch.where(paid > own, WASTED, SAVED)).tolist()
+    boxes = [_box(*one) for one in zip(left, right, torch.zeros(5), low, strict=True)]
+    boxes += [_box(*one) for one in zip(left, right, low, high, strict=True)]
+    needed, cost, lost = (
+        float(one) for one in (entropy(p, base=2), cross_entropy(p, q, base=2), kl(p, q, base=2))
+    )
+    broken = bool(endless.any())
+    sentence = f"{cost:.2f} bits paid = {needed:.2f} needed + {lost:.2f} wasted"
+    beliefs = _belief(torch.cat([STEPS, torch.tensor([sharpness])]), forgotten)  # the last is now
+    pairs = (beliefs, truth.expand_as(beliefs)) if swapped else (truth.expand_as(beliefs), beliefs)
+    surplus = torch.xlogy(pairs[0], pairs[0] / pairs[1]) / math.log(2)
+    areas: dict[Role, Tensor] = {"orange": surplus.clamp(min=0).sum(-1),
+                                 "blue": (-surplus).clamp(min=0).sum(-1),
+                                 "red" if broken else "ink": kl(*pairs, base=2)}
+    shown: dict[Role, Tensor] = {name: area.clamp(max=MOST) for name, area in areas.items()}
+    wide = p > 0.04
+    return Panels((
+        Plot((
+            Regions(boxes, [GRAY] * 5 + kinds),
+            Label([one for one, keep in zip("abcde", wide, strict=True) if keep],
+                  ((left + right) / 2)[wide], torch.full((5,), -0.35)[wide], "ink"),
+            Label("∞" if broken else "", 0.97, CEILING - 0.6, "red", 24),
+        ), x="how often each letter happens", y="bits that it costs",
+            title=sentence.replace("inf", "∞"), x_range=(0, 1), y_range=(-0.8, CEILING)),
+        Plot((
+            *(Series("", STEPS, area[:-1], name, "line") for name, area in shown.items()),
+            *(Series("", [sharpness], area[-1:], name, "points")
+              for name, area in shown.items()),
+            Label("no end" if broken else "", 2.9, MOST - 0.1, "red", side="left"),
+            Rule("the truth", x=1.0, role="gray"),
+        ), x="sharpness of the belief", y="bits a letter",
+            title="wasted = orange − blue, never < 0", x_range=(0, 3), y_range=(-0.1, 2.0)),
+    ))
+
+
+def _belief(sharpness: Tensor, forgotten: float) -> Tensor:
+    """Sharpen or flatten the truth, and leave out a share of the last letter."""
+    belief = torch.tensor(TRUTH).double() ** sharpness[:, None]
+    belief[:, -1] *= 1 - forgotten
+    return belief / belief.sum(dim=-1, keepdim=True)
+
+
+def _box(left: Tensor, right: Tensor, low: Tensor, high: Tensor) -> list[list[float]]:
+    a, b, c, d = float(left), float(right), float(low), float(high)
+    return [[a, c], [b, c], [b, d], [a, d]]
 
 
 @experiment(
