@@ -28,11 +28,14 @@ from principia.lab.evidence import (
     never,
 )
 from principia.lab.params import Range
+from principia.lab.pictures import Matrix
 from principia.lab.seeds import Seed
+from principia.mathematics._matrix_zoo import side_by_side
 from principia.mathematics.group import FiniteGroup, first_of, group_axioms, translates
 
 Numbers = Annotated[int, Range(3, 40)]  # two numbers are too few: there a - b is a + b
 Sides = Annotated[int, Range(3, 12)]
+MOST_WRITTEN = 12  # rows of a table whose numbers can be read
 EXACT = "a theorem about whole numbers: no slack"
 
 
@@ -69,12 +72,9 @@ def axioms(
         )
     ]
     parts["group_axioms, also of wrong tables"] = never(torch.tensor(mistaken), why=EXACT)
-    table = tables["numbers"].clamp(max=n - 1)
-    x, y = torch.unique(torch.stack([table[:, table].flatten(), table[table].flatten()]), dim=1)
-    return every(parts).drawn(
-        Series("all a, b, c", x, y), Series("equal", [0, n - 1], [0, n - 1], "predicted"),
-        x="element a(bc)", y="element (ab)c",
-    )
+    broken = cases[0]["associativity"].sum(dim=2)
+    shown = {f"ab, by {operation}": tables["numbers"], "how often (ab)c is not a(bc)": broken}
+    return every(parts).pictured(side_by_side(shown, signed=False))
 
 
 def _tables(seed: Seed, n: int, sides: int, operation: str) -> dict[str, Tensor]:
@@ -147,18 +147,9 @@ def unique_identity_and_inverse(
         "identities": equal(identities, 1, tol=0, why=EXACT),
         "inverses": equal(torch.cat(inverses, dim=1), 1, tol=0, why=EXACT),
         "component": equal(torch.cat(found), torch.cat(expected), tol=0, why=EXACT),
-    }).drawn(
-        *_by_element(("ba = e", "ab = e"), inverses[0], 1),
-        x="element a", y="number of solutions b",
-    )
-
-
-def _by_element(names: tuple[str, str], values: Tensor, expected: int) -> tuple[Series, ...]:
-    x = range(values.shape[1])
-    return (
-        Series(names[0], x, values[0]), Series(names[1], x, values[1], "other", "points"),
-        Series("predicted", x, [expected] * len(x), "predicted"),
-    )
+    }).pictured(side_by_side(
+        {"where ba = e": undone[0][0] * 1, "where ab = e": undone[0][1] * 1}, signed=False
+    ))
 
 
 @claim(control={"claimed": "Abelian"}, source="Gustafson 1973")
@@ -196,9 +187,9 @@ def latin_square(
     different = [one.sum(dim=2) for one in seen]  # (2, n)
     shares = torch.cat([one / len(table) for one, table in zip(different, tables, strict=True)], 1)
     shown = equal(shares, 1, tol=0, why=EXACT).named("share of all elements in a row or column")
-    return shown.drawn(
-        *_by_element(("ab", "ba"), different[0], n), x="element a", y="different products"
-    )
+    names = [str(one) for one in range(n)]
+    table = Matrix(tables[0], names, names, name="ab", written=n <= MOST_WRITTEN)
+    return shown.drawn(table, x="b", y="a")
 
 
 @claim(
@@ -260,12 +251,15 @@ def regular_representation(
         found["products"].append((P[a] @ P[b] - P[group.compose(a, b)]).flatten())
         found["inverses"].append((P[group.inverse(elements)] - P.mT).flatten())
         found["columns"].append((first_of(P.mT > 0) - other.table).flatten())
-    ways, g, P = S.permutations, torch.arange(len(D)), acting[0].regular_matrices()
+    ways, P = S.permutations, acting[0].regular_matrices()
     listed = torch.tensor(list(itertools.permutations(range(points))))
     known = _known_matrices(sides)
     shifts, others = Z.regular_matrices(), S.regular_matrices()
     pairs = torch.stack([torch.kron(p, q) for p in shifts for q in others])
-    products = P[:, None] @ P
+    turn, mirror = 1, sides  # two elements of the dihedral group that do not commute
+    both = int(D.compose(torch.tensor(turn), torch.tensor(mirror)))
+    first, second = P[turn], P[mirror]
+    shown = {"turn g": first, "mirror h": second, "product": first @ second, "gh": P[both]}
     return every({
         **{name: equal_to_rounding(torch.cat(gaps), 0.0) for name, gaps in found.items()},
         "permutations": equal_to_rounding(
@@ -274,10 +268,7 @@ def regular_representation(
         ),
         "turns and reflections": equal_to_rounding(known[:, None] @ known, known[D.table]),
         "pairs": equal_to_rounding(pairs, groups[2].regular_matrices()),
-    }).drawn(
-        Series("all g, h", D.table.flatten(), first_of(products[..., D.identity] > 0)),
-        Series("gh", g, g, "predicted"), x="element gh", y="element to which P_g P_h sends e",
-    )
+    }).pictured(side_by_side(shown, signed=False))
 
 
 def _known_matrices(sides: int) -> Tensor:

@@ -275,15 +275,13 @@ def trace_rules(
     minors = principal_minors(A).split([math.comb(dim, k) for k in range(1, dim + 1)], dim=1)
     sums = torch.stack([of_size.sum(dim=1) for of_size in minors])
     return every({
-        "cyclic": _titled(equal_to_rounding(*traces), "Tr(ABC)", f"Tr({order})"),
+        "cyclic": equal_to_rounding(*traces).pictured(zoo.side_by_side({
+            f"ABC, trace {traces[1][0]:.4g}": (P @ Q @ R)[0],
+            f"{order}, trace {traces[0][0]:.4g}": moved[0],
+        })),
         "eigenvalues": equal_to_rounding(sums, zoo.symmetric_functions(torch.linalg.eigvals(A))),
         "inner product": equal_to_rounding((both - one - other) / 2, dots),
     })
-
-
-def _titled(evidence: Evidence, x: str, y: str) -> Evidence:
-    """Name the axes of the picture of an equality."""
-    return evidence.drawn(*evidence.plot.series, x=x, y=y) if evidence.plot else evidence
 
 
 @claim(control={"Q": "Gaussian"}, refutes=["‖QA‖"], source="Horn and Johnson 2013, sec. 5.6")
@@ -296,9 +294,11 @@ def frobenius(
     rng = seed.torch()
     A, turn = randn(rng, matrices, rows, columns), randn(rng, matrices, rows, rows)
     turn = torch.linalg.qr(turn).Q if Q == "orthogonal" else turn
-    exact = torch.linalg.matrix_norm(A)
+    exact, moved = torch.linalg.matrix_norm(A), turn @ A
     return every({
-        "‖QA‖": _titled(equal_to_rounding(frobenius_norm(turn @ A), exact), "‖A‖", "‖QA‖"),
+        "‖QA‖": equal_to_rounding(frobenius_norm(moved), exact).pictured(zoo.side_by_side({
+            f"A, norm {exact[0]:.4g}": A[0], f"QA, norm {moved[0].norm():.4g}": moved[0],
+        })),
         **{way: equal_to_rounding(frobenius_norm(A, method=way), exact) for way in WAYS},
     })
 
@@ -367,7 +367,10 @@ def woodbury(
     for name, M in (("general A", A), ("A = I", torch.eye(n).to(A))):
         inverse, exact = torch.linalg.inv(M), torch.linalg.inv(M + U @ C @ V)
         ours = inverse - inverse @ U @ torch.linalg.inv(core + V @ inverse @ U) @ V @ inverse
-        parts[name] = _titled(equal_to_rounding(ours, exact), "of the inverse", "by the formula")
+        change, claimed = ((one - inverse)[:16, :16] for one in (exact, ours))
+        parts[name] = equal_to_rounding(ours, exact).pictured(zoo.side_by_side({
+            "change of the inverse": change, "claimed": claimed, "missed": change - claimed,
+        }))
         solved = woodbury_solve(functools.partial(torch.linalg.solve, M), U, C, V, b)
         parts[f"woodbury_solve, {name}"] = equal_to_rounding(solved, exact @ b)
     diagonal, C, V = 1 + rand(rng, n), randn(rng, k, k + 2), randn(rng, k + 2, n) / n**0.5
@@ -392,12 +395,11 @@ def push_through(
     A, B = (0.9 * M / torch.linalg.matrix_norm(M, ord=2) for M in (A, B))  # I + AB is invertible
     left, right = torch.eye(rows).to(A), torch.eye(columns).to(A)
     inner, ones = torch.linalg.inv(right + B @ A), torch.ones(rows).to(A)
-    outer = torch.linalg.solve(left + A @ B, A)
+    outer, pushed = torch.linalg.solve(left + A @ B, A), inner @ A if swapped else A @ inner
     return every({
-        "push through": _titled(
-            equal_to_rounding(inner @ A if swapped else A @ inner, outer),
-            "entry of (I + AB)^-1 A", f"entry of {form}",
-        ),
+        "push through": equal_to_rounding(pushed, outer).pictured(zoo.side_by_side({
+            "(I + AB)^-1 A": outer, form: pushed, "missed": pushed - outer,
+        })),
         "small system": equal_to_rounding(woodbury_solve(ones, A, right, B, A), A @ inner),
         "inverse": equal_to_rounding(woodbury_solve(ones, A, right, B, left), left - A @ inner @ B),
     })
@@ -446,12 +448,9 @@ def one_sided_inverses(
     product, other = wide @ right, left @ tall
     if inverse_from == "the other side":
         product, other = right @ wide, tall @ left
-    values = torch.linalg.eigvalsh((product + product.mT) / 2)
     return every({
-        "wide": equal_to_rounding(product, torch.eye(len(product)).to(wide)).drawn(
-            Series("W and its inverse", range(1, len(values) + 1), values.flip(0)),
-            Series("identity", [1, len(values)], [1, 1], "predicted"),
-            x="number", y="eigenvalue of the product",
+        "wide": equal_to_rounding(product, torch.eye(len(product)).to(wide)).pictured(
+            zoo.side_by_side({"wide W, inverse": product, "tall W, inverse": other})
         ),
         "tall": equal_to_rounding(other, torch.eye(len(other)).to(tall)),
         "right inverse is pinv": equal_to_rounding(right, ridge_pinv(wide, 0.0)),
@@ -471,9 +470,12 @@ def kronecker(
     A2, B2 = randn(rng, n, m), randn(rng, q, p)
     listed = torch.ravel if vec == "row-major" else lambda M: M.mT.ravel()
     many, big, moved = randn(rng, 2, 3, n * q), torch.kron(A, B), listed(A @ X @ B.mT)
-    y = randn(rng, 2, m * p)  # A2 and B2 lead back from where A and B lead to
+    y, shown = randn(rng, 2, m * p), big @ listed(X)  # A2 and B2 lead back from where A and B do
     return every({
-        "vec": _titled(equal_to_rounding(moved, big @ listed(X)), "(A⊗B) vec(X)", "vec(AXB')"),
+        "vec": equal_to_rounding(moved, shown).pictured(zoo.side_by_side({
+            "A⊗B": big, "times vec(X)": shown[:, None], "vec(AXB')": moved[:, None],
+            "missed": (moved - shown)[:, None],
+        })),
         "product": equal_to_rounding(
             kron_matvec(A, B, kron_matvec(A2, B2, y)), y @ torch.kron(A @ A2, B @ B2).mT
         ),

@@ -48,6 +48,7 @@ from principia.lab.evidence import (
 )
 from principia.lab.params import Choice, Range
 from principia.lab.seeds import Seed
+from principia.mathematics._matrix_zoo import side_by_side
 from principia.mathematics.matrix_calculus import (
     MATRIX_RULES,
     RULES,
@@ -66,7 +67,6 @@ Dim = Annotated[int, Range(2, 15)]
 Draws = Annotated[int, Range(1, 20)]
 ROUNDING = 1e-12  # of a difference of a few numbers of size 1
 GRID = 5e-4  # between two slopes that are tried
-AUTOGRAD = "automatic differentiation"
 SHARE = "float64 rounding, relative to 1 + the largest value; the worst rule:"
 MISREAD: Mapping[str, Rule] = {  # in none of them a shape betrays the error
     "quadratic as 2Ax": replace(RULES["quadratic"], derivative=lambda x, A: 2 * A @ x),
@@ -105,7 +105,7 @@ def layouts(
         "shapes": equal(found, claimed, tol=0, why="a count of rows and of columns").drawn(
             Series("found", words, found, style="bars"),
             Series("printed", words, claimed, "predicted", "points"),
-            x="numerator layout of a map from so many numbers to so many, or denominator",
+            x="numerator layout, or denominator",
             y="size of the Jacobian",
         ),
         "values": equal_to_rounding(torch.cat([one.flatten() for one in gaps]), 0.0),
@@ -133,17 +133,16 @@ def chain_rule(
     ordered = factors if order == "reversed" else factors[::-1]
     product = functools.reduce(functools.partial(contract, axes=1), ordered)
     whole = jacobian(lambda x: functools.reduce(lambda at, f: f(at), chain, x), x)
-    whole = _compared(product, whole, "product of the Jacobians", "Jacobian of the composition")
-    return whole.named("entry of the Jacobian of the composition")
+    same = _compared(product, whole, "the product", "of the composition")
+    return same.named("entry of the Jacobian of the composition")
 
 
 def _compared(
-    claimed: Tensor, measured: Tensor, x: str = "closed form", y: str = AUTOGRAD
+    claimed: Tensor, measured: Tensor, x: str = "closed form", y: str = "differentiated"
 ) -> Evidence:
-    """State that two tensors are one, and draw the entries of one against the other."""
-    evidence = equal_to_rounding(measured, claimed)
-    series = () if evidence.plot is None else evidence.plot.series
-    return evidence.drawn(*series, x=x, y=y)
+    """State that two tensors are one, and draw both and how they differ, in the same colors."""
+    shown = {x: claimed, y: measured, "missed": measured - claimed}
+    return equal_to_rounding(measured, claimed).pictured(side_by_side(shown))
 
 
 @claim(control={"rule": "quadratic as 2Ax"}, source="Magnus and Neudecker 2019, ch. 9")
@@ -160,18 +159,21 @@ def _rules_hold(
 ) -> Evidence:
     """Compare closed forms with automatic differentiation, for one rule or for all."""
     rules = rules if chosen == "all" else {chosen: {**RULES, **MISREAD}[chosen]}
-    sizes, gaps, drawn = {"n": dim, "m": dim + 1, "k": dim + 2}, {}, []
+    sizes, gaps = {"n": dim, "m": dim + 1, "k": dim + 2}, {}
     for name, rule in rules.items():
         rng = seed.child(name).torch()
         cases = [_drawn(rule, sizes, rng) for _ in range(draws)]
         closed = torch.stack([rule.derivative(*case) for case in cases])
         found = torch.stack([rule.autograd(*case) for case in cases])
         gaps[name] = (closed - found).abs().max() / (1 + found.abs().max())
-        drawn.append(Series(name, closed.flatten()[:60], found.flatten()[:60], "other", "points"))
     worst = max(gaps, key=lambda name: gaps[name])
     same = equal_to_rounding(torch.stack(list(gaps.values())), 0.0, why=f"{SHARE} {worst}")
     same = same.named("relative error of the rule that errs most")
-    return same.drawn(*drawn, x="closed form", y=AUTOGRAD)
+    return same.drawn(
+        Series("closed form", list(gaps), torch.stack(list(gaps.values())) + 1e-17),
+        Series("rounding", list(gaps), [1e-10] * len(gaps), "bound", "points"),
+        x="rule", y="relative error", log="y",
+    )
 
 
 def _drawn(rule: Rule, sizes: Mapping[str, int], rng: torch.Generator) -> list[Any]:
@@ -291,7 +293,7 @@ def max_gradient(
         Series("gradient", entries, gradient[0], style="bars"),
         *(Series(f"formula, row {k}", entries, row, "predicted", "points")
           for k, row in enumerate(claimed[0], start=1)),
-        x="entry", y="value",
+        x="entry", y="x, and its gradient",
     )
 
 
@@ -345,14 +347,15 @@ def contraction_is_matmul(
         products.append(product.reshape([*i, *k]).flatten())
         contracted.append(contract(P, Q, axes=axes).flatten())
     P, Q = randn(rng, 2, 2, 3, 4), randn(rng, 2, 3, 4, 5)
+    flat = (Q if order == "the same" else Q.permute(2, 1, 0, 3)).reshape(24, 5)
+    shown = {"P, 2 × 24": P.flatten(1), "Q, 24 × 5": flat, "product": P.flatten(1) @ flat,
+             "contraction": contract(P, Q, axes=3)}
     return every({
-        "reshaped": _compared(
-            torch.cat(products), torch.cat(contracted), "product of matrices", "contraction"
-        ),
+        "reshaped": equal_to_rounding(torch.cat(contracted), torch.cat(products)),
         "sum by indices": equal_to_rounding(
             contract(P, Q, axes=3), torch.einsum("abcd,bcde->ae", P, Q)
         ),
-    })
+    }).pictured(side_by_side(shown))
 
 
 @claim(
@@ -365,13 +368,7 @@ def tensor_chain_rule(
 ) -> Evidence:
     r"""$\partial L/\partial W=\sum_{ij}(\partial L/\partial y_{ij})\partial y_{ij}/\partial W$."""
     W, X, C = randn(seed.torch(), 3, dim, dim) / dim**0.25
-
-    def middle(W: Tensor) -> Tensor:
-        return (W @ X).tanh()
-
-    def loss(y: Tensor) -> Tensor:
-        return (C * y).sin().sum()
-
+    middle, loss = (lambda W: (W @ X).tanh()), (lambda y: (C * y).sin().sum())
     exact = jacrev(lambda W: loss(middle(W)))(W)
     outer = jacobian(loss, middle(W)) if factor == "dL/dy" else exact
     ours = tensor_chain(outer, jacobian(middle, W))

@@ -281,7 +281,6 @@ def second_order_model(
     r"""$f(x_0)+g^\top d+\frac12d^\top Hd$ is exact on quadratics, elsewhere up to order 3."""
     rng = seed.torch()
     A, b, x0, d = (randn(rng, *one) for one in ((dim, dim), (dim,), (dim,), (200, dim)))
-    missing = 0.5 if factor == "1" else 0.0
 
     def quadratic(x: Tensor) -> Tensor:
         return 3 + x @ b + x @ A @ x / 2
@@ -290,15 +289,16 @@ def second_order_model(
         return (A @ x / dim**0.5).logsumexp(dim=0)
 
     curvature = torch.einsum("bi,ij,bj->b", d, (A + A.mT) / 2, d)
-    model = quadratic_model(quadratic, x0)(d) + missing * curvature
+    term = curvature if factor == "1" else curvature / 2
+    model = quadratic_model(quadratic, x0)(d) + (term - curvature / 2)
     truth, lengths = vmap(quadratic)(x0 + d), torch.logspace(-1, -3, 9, dtype=d.dtype)
     near = lengths[:, None, None] * F.normalize(d, dim=1)
     numbers = quadratic_model(quadratic, x0.clone().requires_grad_())(d)
     gaps = (quadratic_model(bent, x0)(near) - vmap(vmap(bent))(x0 + near)).square().mean(1).sqrt()
     return every({
         "quadratic": equal_to_rounding(model, truth).drawn(
-            Series("model", truth, model), Series("exact", truth, truth, "predicted"),
-            x="f(x₀ + d), a quadratic", y="its model at d",
+            Series("f", curvature, truth - model + term),
+            Series(f"{factor} d'Hd", curvature, term, "predicted"), x="d'Hd", y="f minus tangent",
         ),
         "log-sum-exp": slope(
             lengths, gaps, 3, tol=0.05, why="the next term bends the line by the length of d",

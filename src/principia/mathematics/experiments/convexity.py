@@ -2,6 +2,7 @@ r"""Convexity: what it reaches on data."""
 
 import functools
 import itertools
+import math
 from collections.abc import Sequence
 from typing import Annotated, Any
 
@@ -14,15 +15,79 @@ from principia.lab import figures
 from principia.lab.data.mnist import mnist
 from principia.lab.draws import rand, randn
 from principia.lab.evidence import Plot, Series
+from principia.lab.heroes import hero
 from principia.lab.params import Range
+from principia.lab.pictures import Field, Label, Panels, Regions, Rule
 from principia.lab.runs import Run, at_least_goal, experiment
+from principia.lab.seeds import Seed
 from principia.lab.training import fit
-from principia.mathematics.convexity import chord_violation
+from principia.mathematics.convexity import Function, chord_violation, in_epigraph
 
 IMAGES = 1000  # of MNIST whose mean loss is looked at
 EVERYWHERE = {"logistic_violations": Range(0, 0), "midpoints_higher_share": Range(1, 1)}
 # on MNIST the share is recorded, not required: it depends on the scale of the random parameters
 GOALS = {**EVERYWHERE, "network_violation_share": at_least_goal(0.1)}
+REACH, SIDE = 1.5, 31  # of the moving picture: its window, and the pixels of its square
+CUTS = torch.linspace(0, 1, 41, dtype=torch.float64)  # of a chord
+
+
+@hero(moves="dent", frames=25)
+def chords(
+    seed: Seed, *, dent: Annotated[float, Range(0, 1.2)] = 0.9,
+    left: Annotated[float, Range(-1.4, -0.1)] = -1.0,
+    right: Annotated[float, Range(0, 1.4)] = 0.5,
+) -> Panels:
+    """Convex means that every chord stays above the curve; one dent betrays itself in many.
+
+    Args:
+        dent: How far the bottom of the bowl is pushed up.
+        left: Where the chord begins.
+        right: Where it ends.
+    """
+    bowl = functools.partial(_dented, dent)
+    x = torch.linspace(-REACH, REACH, 121, dtype=torch.float64)
+    y = bowl(x[:, None])
+    above = torch.stack([x[[*range(121), -1, 0]], torch.cat([y, y.new_full((2,), 9)])], dim=1)
+    ends = torch.tensor([left, right], dtype=torch.float64)
+    heights, way = bowl(ends[:, None]), left + CUTS * (right - left)
+    line = heights[0] + CUTS * (heights[1] - heights[0])
+    outside = ~in_epigraph(bowl, way[:, None], line, tol=1e-9)
+    places = torch.linspace(-REACH, REACH, SIDE, dtype=torch.float64)
+    worst = _worst(bowl, places)
+    share = float((worst > 1e-9).sum() / worst.isfinite().sum())
+    color, verdict = ("red", "leaves") if outside.any() else ("green", "stays inside")
+    return Panels((
+        Plot((
+            Regions([above], [9]), Series("", x, y, "ink", "line"),
+            Series("", way, line, "green", "line"),
+            Series("", way, line.where(outside, math.nan), "red", "line"),
+            Series("", ends, heights, color, "points"),
+            Label(f"the chord {verdict}", 0, 2.2, color),
+        ), x="x", y="f(x)", title="one chord", x_range=(-REACH, REACH), y_range=(0, 2.5)),
+        Plot((
+            Field(places, places, worst, name="how far it is below the curve", signed=True,
+                  low=-0.5, high=0.5),
+            Series("", [-REACH, REACH], [-REACH, REACH], "gray", "line"),
+            Rule("", x=left, role="gray"), Rule("", y=right, role="gray"),
+            Series("", [left], [right], color, "points"),
+            Label(f"{share:.0%} of them leave", 0.6, -0.9, "red" if share else "green"),
+        ), x="left end", y="right end", title="all chords", square=True,
+            x_range=(-REACH, REACH), y_range=(-REACH, REACH)),
+    ))
+
+
+def _dented(dent: float, x: Tensor) -> Tensor:
+    """Give a bowl whose bottom is pushed up, at x (..., 1)."""
+    return (x.square() + dent * (-(x / 0.4).square()).exp()).sum(dim=-1)
+
+
+def _worst(f: Function, places: Tensor) -> Tensor:
+    """Find how far f rises above each chord from left to right: (right ends, left ends)."""
+    right, left = (one.flatten() for one in torch.meshgrid(places, places, indexing="ij"))
+    x, y = (one.repeat_interleave(len(CUTS))[:, None] for one in (right, left))
+    gaps = chord_violation(f, x, y, CUTS.repeat(len(left))).view(-1, len(CUTS))
+    worst = gaps.amax(dim=1).clamp(min=0).where(left < right, math.nan)
+    return worst.view(len(places), len(places))
 
 
 @experiment(
