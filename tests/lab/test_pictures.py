@@ -94,8 +94,10 @@ def test_marks_move_on_axes_that_stand_still(name):
     ball = [Series("ball", [x], [x * x]) for x in (2.0, 1.0, -3.0)]
     stills = [Panels((Plot((MARKS[name],)), Plot((one,), x="x", y="y"))) for one in ball]
     figure = draw(Frames("time", (0, 1, 2), stills))
-    kinds = {tuple(one.type for one in frame.data) for frame in figure.frames}
-    assert kinds == {tuple(one.type for one in figure.data)}
+    (ball,) = {frame.traces for frame in figure.frames}  # what stands still does not travel again
+    assert [figure.data[number].name for number in ball] == ["ball"]
+    assert [frame.data[0].x for frame in figure.frames] == [(2,), (1,), (-3,)]
+    assert not figure.layout.meta["redraw"]
     assert [step.label for step in figure.layout.sliders[0].steps] == ["0", "1", "2"]
     low, high = figure.layout["xaxis2"].range
     assert low < -3
@@ -123,6 +125,7 @@ def test_the_first_row_of_an_image_and_of_a_matrix_is_above():
     assert np.asarray(shown.z)[heights.argmax()].tolist() == [1.0, 2.0]
     (shown,) = draw(Plot((Matrix(pixels, ["first", "second"]),))).data
     assert list(shown.y) == ["second", "first"]
+    assert list(draw(Plot((Matrix(pixels),))).data[0].y) == ["1", "0"]
     assert np.asarray(shown.z)[1].tolist() == [1.0, 2.0]
 
 
@@ -209,6 +212,28 @@ def test_axes_do_not_zoom_into_rounding():
     tiny = Series("small", [0, 1], [1e-15, 3e-15])
     small = draw(Plot((tiny,), x="x", y="y", log="y")).layout.yaxis
     assert (small.type, small.exponentformat) == ("log", "power")
+
+
+def test_words_on_an_axis_stay_words():
+    bars = Series("sizes", ["1e-12", "2"], [1.0, 2.0], style="bars")
+    figure = draw(Plot((bars,), x="tolerance", y="steps"))
+    assert figure.layout.xaxis.type == "category"
+
+
+def test_what_has_no_name_is_in_no_legend():
+    marks = [Series(name, [0, 1], [k, 1]) for k, name in enumerate(("one", "", "two"))]
+    figure = draw(Plot(marks, x="x", y="y"))
+    assert [one.showlegend for one in figure.data] == [True, False, True]
+
+
+def test_pictures_that_are_more_than_lines_are_drawn_anew():
+    def moving(mark, titles=("", "")):
+        stills = [Plot((mark(k),), x="x", y="y", title=titles[k]) for k in range(2)]
+        return draw(Frames("time", (0, 1), stills)).layout.meta["redraw"]
+
+    assert not moving(lambda k: Series("ball", [k], [k]))
+    assert moving(lambda k: Series("ball", [k], [k]), ("before", "after"))
+    assert moving(lambda k: Image(np.eye(3) * (k + 1)))
 
 
 def test_a_rule_crosses_the_whole_plot():

@@ -131,12 +131,13 @@ def _write_hero(page: "Page", path: Path, pairs: tuple[str, ...]) -> None:
     one = page.hero()
     knobs = one.chosen(dict(pair("show", text) for text in pairs))
     from principia.lab.figures import hero_figure
+    from principia.lab.figures.drawing import FRAME, pace
 
     moving = path.suffix == ".html"
     figure = hero_figure(one, recorded=moving, **knobs)
-    pace = {"frame": {"duration": 90, "redraw": True}, "transition": {"duration": 0}}
+    redraw = (figure.layout.meta or {}).get("redraw", True)
     shown = figure.to_html(
-        include_plotlyjs=True, auto_play=moving, animation_opts=pace,
+        include_plotlyjs=True, auto_play=moving, animation_opts=pace(FRAME, redraw=redraw),
         config={"displaylogo": False, "plotlyServerURL": ""},
     )
     if moving:

@@ -24,6 +24,7 @@ FRAME = 90  # milliseconds
 SLIDER, LEGEND = 70, 30  # pixels below the axes
 BARE = (Image, Matrix, Words, Graph)  # whose axes have no numbers to read, but for names of cells
 LISTED = ("scatter", "scatter3d", "bar")  # kinds of traces that a legend names
+FLUENT = {"scatter"}  # kinds of traces that move without being drawn anew
 BEYOND = 0.05  # of the span of an axis that does not move, free on both sides
 SHORT = 24  # numbers that are written as such; longer arrays travel packed
 
@@ -106,7 +107,7 @@ def _still(
             layout[f"scene{number}"] = _scene(plot, reaches[place], domain, turned=turned)
             where = {"scene": f"scene{number}"}
         else:
-            across, up = _axes(plot, reaches[place], turned=turned)
+            across, up = _axes(plot, made[place], reaches[place], turned=turned)
             layout[f"xaxis{number}"] = {**across, "domain": domain[0], "anchor": f"y{number}"}
             layout[f"yaxis{number}"] = {**up, "domain": domain[1], "anchor": f"x{number}"}
             if plot.square:
@@ -116,9 +117,10 @@ def _still(
             layout["annotations"].append(_title(plot.title, domain))
         for trace in _with_rules(plot, made[place], reaches[place]):
             name = trace.get("name", "")
-            if name and trace.get("showlegend", True) and trace["type"] in LISTED:
-                trace = {**trace, "showlegend": name not in told, "legendgroup": name}
-                told.add(name)
+            if trace["type"] in LISTED and trace.get("showlegend", True):
+                new = bool(name) and name not in told
+                trace = {**trace, "showlegend": new, "legendgroup": name}
+                told |= {name} - {""}
             data.append({**trace, **where})
     alone = len(panels.plots) == 1
     layout["showlegend"] = len(told) > 1 and (alone or panels.legend)
@@ -220,12 +222,12 @@ def _scene(plot: Plot, reach: Reach, domain: Domain, *, turned: bool) -> dict[st
     return {**axes, "domain": where, "aspectmode": "cube" if plot.square else "auto"}
 
 
-def _axes(plot: Plot, reach: Reach, *, turned: bool) -> list[dict[str, Any]]:
+def _axes(plot: Plot, made: Made, reach: Reach, *, turned: bool) -> list[dict[str, Any]]:
     """Describe the horizontal and the vertical axis of a plot."""
     cells = any(isinstance(one, (Image, Matrix, Words)) for one in plot.series)
-    words = any(isinstance(one, Matrix) and (one.rows or one.columns) for one in plot.series)
+    named = any(isinstance(one, Matrix) and (one.rows or one.columns) for one in plot.series)
     hidden = plot.bare or (
-        not (plot.x or plot.y or words) and any(isinstance(one, BARE) for one in plot.series)
+        not (plot.x or plot.y or named) and any(isinstance(one, BARE) for one in plot.series)
     )
     found = []
     for letter, title, ends in (("x", plot.x, plot.x_range), ("y", plot.y, plot.y_range)):
@@ -237,12 +239,17 @@ def _axes(plot: Plot, reach: Reach, *, turned: bool) -> list[dict[str, Any]]:
             described |= {"visible": False}
         if cells:
             described |= {"showgrid": False, "zeroline": False}
-        if words:
-            described |= {"type": "category"}
+        if any(_has_words(trace, letter) for _, drawn in made for trace in drawn):
+            described |= {"type": "category"}  # also where a word looks like a number
         if plot.square:
             described |= {"constrain": "domain"}
         found.append(described)
     return found
+
+
+def _has_words(trace: Trace, letter: str) -> bool:
+    given = trace.get(letter)
+    return isinstance(given, list) and any(isinstance(one, str) for one in given)
 
 
 def _fixed(values: np.ndarray, turned: bool, *, log: bool = False) -> dict[str, Any]:
@@ -264,15 +271,19 @@ def _moving(frames: Frames) -> Spec:
         _still(panels, plots, reaches, turned=True)
         for panels, plots in zip(stills, made, strict=True)
     ]
-    titles = [{"annotations": one["layout"]["annotations"]} for one in specs]
-    moving = any(one != titles[0] for one in titles)
+    titles = [one["layout"]["annotations"] for one in specs]
+    moving = _moving_traces([one["data"] for one in specs])
+    kinds = {specs[0]["data"][number]["type"] for number in moving}
+    retitled = any(one != titles[0] for one in titles)
+    redraw = retitled or not kinds <= FLUENT
     layout = specs[0]["layout"]
     layout |= {
         "sliders": [{
             "active": 0, "x": 0.14, "len": 0.86, "y": 0, "yanchor": "top",
             "pad": {"t": 46, "b": 4}, "currentvalue": {"prefix": f"{frames.parameter}: "},
             "steps": [
-                {"label": _named(value), "method": "animate", "args": [[str(place)], _pace(0)]}
+                {"label": _named(value), "method": "animate",
+                 "args": [[str(place)], pace(0, redraw=redraw)]}
                 for place, value in enumerate(frames.values)
             ],
         }],
@@ -281,25 +292,37 @@ def _moving(frames: Frames) -> Spec:
             "pad": {"t": 62}, "showactive": False, "direction": "left",
             "buttons": [
                 {"label": "▶", "method": "animate",
-                 "args": [None, {**_pace(FRAME), "fromcurrent": True}]},
-                {"label": "❚❚", "method": "animate", "args": [[None], _pace(0)]},
+                 "args": [None, {**pace(FRAME, redraw=redraw), "fromcurrent": True}]},
+                {"label": "❚❚", "method": "animate", "args": [[None], pace(0, redraw=redraw)]},
             ],
         }],
         "height": layout["height"] + SLIDER,
         "margin": {**layout["margin"], "b": layout["margin"]["b"] + SLIDER},
         "showlegend": layout["showlegend"] and len(stills[0].plots) == 1,
+        "meta": {**layout["meta"], "redraw": redraw},
     }
     return {
         "data": specs[0]["data"], "layout": layout,
         "frames": [
-            {"name": str(place), "data": one["data"], **({"layout": title} if moving else {})}
+            {
+                "name": str(place), "data": [one["data"][number] for number in moving],
+                "traces": moving, **({"layout": {"annotations": title}} if retitled else {}),
+            }
             for place, (one, title) in enumerate(zip(specs, titles, strict=True))
         ],
     }
 
 
-def _pace(milliseconds: int) -> dict[str, Any]:
-    return {"mode": "immediate", "frame": {"duration": milliseconds, "redraw": True},
+def _moving_traces(data: Sequence[Sequence[Trace]]) -> list[int]:
+    """Number the traces that are not the same in all frames: only these travel with each."""
+    packed = [[json.dumps(_packed(trace)) for trace in one] for one in data]
+    found = [number for number, all_ in enumerate(zip(*packed, strict=True)) if len(set(all_)) > 1]
+    return found or [0]
+
+
+def pace(milliseconds: int, *, redraw: bool) -> dict[str, Any]:
+    """Say how fast frames follow each other; what is more than lines must be drawn anew."""
+    return {"mode": "immediate", "frame": {"duration": milliseconds, "redraw": redraw},
             "transition": {"duration": 0}}
 
 

@@ -133,8 +133,9 @@ def _(mark: Matrix, color: str) -> list[Trace]:
     rows, columns = mark.values.shape
     return [
         _trace(
-            "heatmap", z=_small(mark.values[::-1]), x=list(mark.columns) or list(range(columns)),
-            y=(list(mark.rows) or list(range(rows)))[::-1], name=mark.name, xgap=1, ygap=1,
+            "heatmap", z=_small(mark.values[::-1]), name=mark.name, xgap=1, ygap=1,
+            x=list(mark.columns) or [str(number) for number in range(columns)],
+            y=(list(mark.rows) or [str(number) for number in range(rows)])[::-1],
             texttemplate="%{z:.3~g}" if mark.written else None, **_colors(mark, BLUES),
         )
     ]
@@ -341,6 +342,7 @@ def _colors(mark: Image | Field | Matrix, scale: Scale) -> dict[str, Any]:
     finite = values[np.isfinite(values)]
     low = float(finite.min(initial=math.inf)) if mark.low is None and finite.size else mark.low
     high = float(finite.max(initial=-math.inf)) if mark.high is None and finite.size else mark.high
+    low, high = (None if end is None else float(end) for end in (low, high))
     beside = bool(getattr(mark, "scale", False))
     if mark.signed:
         reach = max(abs(low or 0.0), abs(high or 0.0)) or 1.0

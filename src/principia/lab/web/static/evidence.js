@@ -30,6 +30,6 @@ for (const place of document.querySelectorAll(".hero")) {
     const element = place.querySelector(".figure");
     await drawFigure(element, figure);
     if (matchMedia("(prefers-reduced-motion: reduce)").matches) return;
-    await globalThis.Plotly.animate(element, null, { frame: { duration: 90, redraw: true }, transition: { duration: 0 } });
+    await globalThis.Plotly.animate(element, null, { frame: { duration: 90, redraw: figure.layout.meta.redraw }, transition: { duration: 0 } });
   });
 }

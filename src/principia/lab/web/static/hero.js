@@ -95,6 +95,7 @@ class Hero {
     const { sliders, updatemenus, ...layout } = figure.layout; // the form has the knob and the button
     layout.margin = { ...layout.margin, b: layout.margin.b - SLIDER };
     await drawFigure(this.figure, { ...figure, layout });
+    this.redraw = layout.meta.redraw;
     this.others = others;
     this.labels = sliders[0].steps.map((step) => step.label);
     await this.show(this.nearest());
@@ -102,7 +103,7 @@ class Hero {
 
   show(place) {
     return globalThis.Plotly.animate(this.figure, [String(place)], {
-      mode: "immediate", frame: { duration: 0, redraw: true }, transition: { duration: 0 },
+      mode: "immediate", frame: { duration: 0, redraw: this.redraw }, transition: { duration: 0 },
     }).catch(() => {}); // a newer frame took its place
   }
 

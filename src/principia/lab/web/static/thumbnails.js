@@ -17,7 +17,8 @@
         document.head.append(script);
       });
       const { frames, ...figure } = globalThis.principiaHeroes[place.dataset.hero];
-      return { ...figure, data: frames[Math.floor(0.6 * frames.length)].data };
+      const { data, traces } = frames[Math.floor(0.6 * frames.length)];
+      return { ...figure, data: figure.data.map((one, place) => data[traces.indexOf(place)] ?? one) };
     }
     const response = await fetch(`/api/heroes/${place.dataset.hero}`, {
       method: "POST", headers: { "content-type": "application/json" }, body: "{}",
