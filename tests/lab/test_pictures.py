@@ -218,6 +218,8 @@ def test_words_on_an_axis_stay_words():
     bars = Series("sizes", ["1e-12", "2"], [1.0, 2.0], style="bars")
     figure = draw(Plot((bars,), x="tolerance", y="steps"))
     assert figure.layout.xaxis.type == "category"
+    _, rule = draw(Plot((bars, Rule("at most", y=1.5)), x="tolerance", y="steps")).data
+    assert list(rule.x) == ["1e-12", "2"]
 
 
 def test_what_has_no_name_is_in_no_legend():

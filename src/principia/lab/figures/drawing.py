@@ -169,7 +169,10 @@ def _with_rules(plot: Plot, made: Made, reach: Reach) -> Iterable[Any]:
             continue
         letter, ends = ("x", plot.x_range) if mark.x is None else ("y", plot.y_range)
         values = reach[letter]
-        if ends is None:
+        words = [trace[letter] for _, all_ in made for trace in all_ if _has_words(trace, letter)]
+        if words:
+            ends = words[0][0], words[0][-1]
+        elif ends is None:
             ends = (float(values.min()), float(values.max())) if values.size else (0.0, 1.0)
         yield rule_trace(mark, color_of(mark.role), ends)
 

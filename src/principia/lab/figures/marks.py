@@ -264,7 +264,7 @@ def _(mark: Label, color: str) -> list[Trace]:
     ]
 
 
-def rule_trace(mark: Rule, color: str, ends: tuple[float, float]) -> Trace:
+def rule_trace(mark: Rule, color: str, ends: tuple[Any, Any]) -> Trace:
     """Draw a line across a whole plot, which ends there."""
     level = mark.y is not None
     place = mark.y if level else mark.x
@@ -340,12 +340,12 @@ def _colors(mark: Image | Field | Matrix, scale: Scale) -> dict[str, Any]:
     values = mark.values if isinstance(mark, Matrix) else (
         mark.z if isinstance(mark, Field) else mark.pixels)
     finite = values[np.isfinite(values)]
-    low = float(finite.min(initial=math.inf)) if mark.low is None and finite.size else mark.low
-    high = float(finite.max(initial=-math.inf)) if mark.high is None and finite.size else mark.high
-    low, high = (None if end is None else float(end) for end in (low, high))
+    least, most = (finite.min(), finite.max()) if finite.size else (0.0, 1.0)
+    low = float(least if mark.low is None else mark.low)
+    high = float(most if mark.high is None else mark.high)
     beside = bool(getattr(mark, "scale", False))
     if mark.signed:
-        reach = max(abs(low or 0.0), abs(high or 0.0)) or 1.0
+        reach = max(abs(low), abs(high)) or 1.0
         return {"zmin": -reach, "zmax": reach, "colorscale": SIGNED, "showscale": beside}
     return {"zmin": low, "zmax": high, "colorscale": scale, "showscale": beside}
 
