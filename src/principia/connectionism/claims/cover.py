@@ -49,6 +49,7 @@ from principia.lab.evidence import (
     within_errors,
 )
 from principia.lab.params import Range
+from principia.lab.pictures import Rule
 from principia.lab.seeds import Seed
 
 INTEGERS = "integers, compared exactly"
@@ -138,9 +139,10 @@ def general_position_needed(
         "n points in a hyperplane": (flat, cover_count(points, dim) - 2),
         "two points on a line": (twice, cover_count(points - 1, dim)),
     }
+    found = {name: [len(dichotomies(X)) for X in sets] for name, (sets, _) in expected.items()}
     parts = {
-        name: equal([len(dichotomies(X)) for X in sets], count, tol=0, why=INTEGERS)
-        for name, (sets, count) in expected.items()
+        name: equal(found[name], count, tol=0, why=INTEGERS)
+        for name, (_, count) in expected.items()
     }
     many = ((60, 3), (300, 2), (14, 5))
     parts["many points"] = equal(
@@ -161,11 +163,17 @@ def general_position_needed(
     )
     told = [bool(in_general_position(X)) for sets in (general, flat, twice) for X in sets]
     wrong = np.array(told) != np.repeat([True, False, False], 20)
+    names = [*expected]
     return every({
         **parts,
         "the test tells them apart": never(wrong, why="yes or no"),
         "and finds the smallest singular value": _smallest_values(rng),
-    })
+    }).drawn(
+        Series("formula", names, [count for _, count in expected.values()], "gray", "bars"),
+        Series("counted", np.repeat(names, 20).tolist(),
+               np.concatenate([found[name] for name in names])),
+        x="how the points lie", y="dichotomies",
+    )
 
 
 def _smallest_values(rng: np.random.Generator) -> Evidence:
@@ -223,6 +231,11 @@ def half_at_twice_dimension(
     floats = [cover_fraction(2 * n + extra, n) for n in dims]
     logs = [log_cover_fraction(2 * n + extra, n, complement=bool(n % 2)) for n in dims]
     wanted = [float(1 - one if n % 2 else one) for n, one in zip(dims, exact, strict=True)]
+    grid = {n: range(n, 4 * n, max(1, n // 10)) for n in (2, 10, 100)}
+    curves = [
+        Series(f"n = {n}", [s / n for s in sizes], [cover_fraction(s, n) for s in sizes], "other")
+        for n, sizes in grid.items()
+    ]
     return every(
         {
             "rational": never(
@@ -235,6 +248,9 @@ def half_at_twice_dimension(
                  for missing in (False, True)], [0, -math.inf] * 3, tol=0, why="ln 1 and ln 0",
             ),
         }
+    ).drawn(
+        *curves, Series("measured", [2 + extra / n for n in dims], floats), Rule("half", y=0.5),
+        x="points a dimension s/n", y="share of labelings that are dichotomies",
     )
 
 

@@ -61,6 +61,7 @@ from principia.lab.evidence import (
     never,
 )
 from principia.lab.params import Range
+from principia.lab.pictures import Matrix, Plot
 from principia.lab.seeds import Seed
 
 TORCH_UNITS = {
@@ -121,14 +122,15 @@ def delta_is_gradient(
     r"""The delta rule is $-\eta\,\partial\ell/\partial W$, $\ell=\frac12\Vert\varphi-y\Vert^2$."""
     draw = functools.partial(torch.randn, generator=seed.torch(), dtype=torch.float64)
     W, b, x = draw(units, inputs), draw(units), draw(batch, inputs)
-    parts = {}
+    parts, shown = {}, {}
     for name, unit in TORCH_UNITS.items():
         y = unit(draw(batch, units))
         moved = delta_step(W, b, x, y, name, lr)  # type: ignore[arg-type]
         if not derivative:
             moved = delta_move(W, b, y - unit(F.linear(x, W, b)), x, lr)
         taken = torch.column_stack([moved[0] - W, moved[1] - b])  # type: ignore[operator]
-        parts[name] = equal_to_rounding(taken, _descent(unit, W, b, x, y, lr))
+        shown[name] = taken, _descent(unit, W, b, x, y, lr)
+        parts[name] = equal_to_rounding(*shown[name])
     labels = torch.arange(batch) % 3
     lows: dict[Any, float] = {"identity": -1.0, "sigmoid": 0.0, "tanh": -1.0}
     for name, low in lows.items():
@@ -139,7 +141,11 @@ def delta_is_gradient(
             model.fit(x.numpy(), targets.numpy())
             taken = np.column_stack([model.coef_, model.intercept_])
             parts[f"{kind.__name__}, {name}"] = equal_to_rounding(taken, step)
-    return every(parts)
+    few, ways = range(min(units, 4)), ("rule", "autograd")
+    return every(parts).pictured(Plot((Matrix(
+        torch.stack(shown["tanh"], dim=1).flatten(0, 1)[: 2 * len(few), -12:],
+        [f"{way} {k + 1}" for k in few for way in ways], signed=True,
+    ),), "input (the last is the bias)", "step of tanh units", title="two ways"))
 
 
 def _descent(unit: nn.Module, W: Tensor, b: Tensor, x: Tensor, y: Tensor, lr: float) -> Tensor:
@@ -197,7 +203,12 @@ def epochs_of_batches(
     wrong.append(even.predict([[2.0]]) != 1)  # a score of 0
     return every(
         {
-            "weights and losses": equal_to_rounding(*map(np.concatenate, learned)),
+            "weights and losses": equal_to_rounding(*map(np.concatenate, learned)).drawn(
+                *(Series(name, range(1, 1 + len(learned[0][place])), learned[0][place], "other",
+                         "points") for name, place in (("DeltaRegressor", 2), ("DeltaLayer", 11))),
+                *(Series("by hand", range(1, 1 + len(learned[1][place])), learned[1][place],
+                         "predicted") for place in (2, 11)), x="epoch", y="loss", log="y",
+            ),
             "outputs": equal_to_rounding(*map(np.concatenate, answers)),
             "classes": never(np.concatenate(wrong), why="the unit with the largest field"),
         }
@@ -243,6 +254,10 @@ def update_along_inputs(
         {
             "cosine with the input": equal(
                 F.cosine_similarity(moved, x).abs(), 1.0, tol=1e-12, why=rounding
+            ).drawn(
+                *(Series(f"unit {k}", x[0], moved[k], "other", "points") for k in range(2)),
+                *(Series("along x", x[0], moved[k] @ x[0] / (x @ x[0]) * x[0], "predicted")
+                  for k in range(2)), x="input xⱼ", y="change of the weight wᵢⱼ",
             ),
             "rank one": at_most(values[1] / values[0], 1e-12, why=rounding),
             "residual times sensitivity": equal_to_rounding(

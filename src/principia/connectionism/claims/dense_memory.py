@@ -80,7 +80,12 @@ def quadratic_is_hopfield(
     return every(
         {
             "units that differ": never(torch.stack(differ), why="an identity between signs"),
-            "energy": equal_to_rounding(torch.stack(energies), torch.stack(expected)),
+            "energy": equal_to_rounding(torch.stack(energies), torch.stack(expected)).drawn(
+                *(Series(f"state {k}", range(steps), torch.stack(energies)[:, -k], "other",
+                         "points") for k in range(1, 5)),
+                *(Series("Hopfield", range(steps), torch.stack(expected)[:, -k], "predicted")
+                  for k in range(1, 5)), x="updates of all units", y="energy",
+            ),
             "errors and capacity": equal_to_rounding(foretold, known),
         }
     )
@@ -121,7 +126,15 @@ def field_is_energy_difference(
         wrong.append(memory.recall(x) != torch.where(memory.field(x) >= 0, 1.0, -1.0))
     return every(
         {
-            "polynomials": equal_to_rounding(torch.stack(fields[:-1]), torch.stack(costs[:-1])),
+            "polynomials": equal_to_rounding(
+                torch.stack(fields[:-1]), torch.stack(costs[:-1])
+            ).drawn(
+                *(Series(f"field, k = {k}", range(units), fields[at][0, 0] / units ** (k - 1),
+                         "other", "points") for at, k in enumerate((3, 2, 4))),
+                *(Series("energies", range(units), costs[at][0, 0] / units ** (k - 1), "predicted")
+                  for at, k in enumerate((3, 2, 4))),
+                x="unit, from 0", y="energy at -1 less that at +1, over nᵏ⁻¹",
+            ),
             "exponential": equal_to_rounding(fields[-1], costs[-1]),
             "energies": equal_to_rounding(torch.stack(energies), torch.zeros(5, 4, 5)),
             "recall updates again and again": never(
@@ -310,7 +323,14 @@ def update_is_attention(
     followed = [one.patterns.requires_grad for one in (plain, signs)]
     return every(
         {
-            "one update": equal(memory.recall(batch).flatten(0, 1), expected, tol=1e-6, why=why),
+            "one update": equal(
+                memory.recall(batch).flatten(0, 1), expected, tol=1e-6, why=why
+            ).drawn(
+                Series("query", range(dim), query[0], "gray"),
+                Series("updated", range(dim), memory(query)[0]),
+                Series("attention", range(dim), expected[0], "predicted"),
+                x="coordinate", y="its value",
+            ),
             "three updates": equal(memory.recall(query, steps=3), again, tol=1e-5, why=why),
             "energy": equal(memory.energy(batch).flatten(), energy, tol=1e-5, why=why),
             "by default beta is 1": equal(plain(query).detach(), simple, tol=1e-6, why=why),

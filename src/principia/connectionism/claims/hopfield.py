@@ -56,6 +56,7 @@ from principia.lab.evidence import (
     within_errors,
 )
 from principia.lab.params import Range, UnitInterval
+from principia.lab.pictures import Matrix, Plot, Rule
 from principia.lab.seeds import Seed
 
 
@@ -93,15 +94,13 @@ def energy_never_rises(
     rises = torch.cat([path.diff(dim=0).flatten() for path in paths])
     first = [Series(f"state {k}", range(len(paths[0])), paths[0][:, k], "other") for k in range(5)]
     same = torch.cat([*gaps, *_unlike_a_loop(rng, order)])
-    return every(
-        {
-            "no update raises the energy": at_most(
-                rises, 0, slack=1e-10, why="a theorem; rounding of sums of n² terms"
-            ).drawn(*first, x="updates (first net)", y="energy"),
-            "every run ends": never(torch.cat(runs) == limit, why="energies fall, finitely many"),
-            "recall takes the same way": equal_to_rounding(same, torch.zeros_like(same)),
-        }
-    )
+    return every({
+        "no update raises the energy": at_most(
+            rises, 0, slack=1e-10, why="a theorem; rounding of sums of n² terms"
+        ).drawn(*first, x="updates (first net)", y="energy"),
+        "every run ends": never(torch.cat(runs) == limit, why="energies fall, finitely many"),
+        "recall takes the same way": equal_to_rounding(same, torch.zeros_like(same)),
+    })
 
 
 def _unlike_a_loop(rng: torch.Generator, order: Literal["async", "sync"]) -> list[Tensor]:
@@ -144,7 +143,9 @@ def field_rule(
     return every({
         "sign of the field": never(wrong[gain.abs() > 1e-9], why="a theorem, ties aside"),
         "energy, pair by pair": equal_to_rounding(energies, pairs),
-    })
+    }).drawn(
+        Series("units", net.field(x).flatten()[:400], gain.flatten()[:400]), Rule("", y=0.0),
+        Rule("", x=0.0), x="field of a unit", y="energy with the unit at -1, less that at +1")
 
 
 @claim(
@@ -250,18 +251,20 @@ def stability_is_one_sided(
         tied = Hopfield(units).store(alone)
         tied.b = (1 - units) / units * alone[0]
         ties += [one.recall(-alone, order="sync", max_sweeps=1).states for one in (tied, empty)]
+    talks, places = (x * talk).flatten().unique(return_inverse=True)
+    shares = torch.stack([stable.flatten()[places == k].double().mean() for k in range(len(talks))])
     return every({
         "stable bits": never(predicted != stable, why=reason),
         "field = own share + crosstalk": equal_to_rounding(net.field(x), field),
         "a field of 0 gives +1": never(torch.cat(ties, 1) < 0, why="rounding does not decide"),
-    })
+    }).drawn(Series("bits", talks, shares), Rule("-(n - 1)/n", x=(1 - n) / n),
+             x="crosstalk along the bit, xᵢCᵢ", y="share of such bits that are stable")
 
 
 @claim(control={"excess": 1.5}, source="Amit, Gutfreund and Sompolinsky 1985")
 def retrieval_overlap(
     seed: Seed, *, n: Annotated[int, Range(1000, 3000)] = 2000,
-    recalled: Annotated[int, Range(20, 100)] = 60,
-    excess: Annotated[float, Range(0.1, 2)] = 1.0,
+    recalled: Annotated[int, Range(20, 100)] = 60, excess: Annotated[float, Range(0.1, 2)] = 1.0,
 ) -> Evidence:
     r"""The overlap after recall follows the mean-field $m(\alpha)$ below the critical load."""
     loads = np.array([0.05, 0.10, 0.12])
@@ -272,15 +275,13 @@ def retrieval_overlap(
     means = [float(ends.mean()) for ends in kept]
     errors = [float(standard_error(ends)) for ends in kept]
     predicted, picture = [*map(mean_field_overlap, loads.tolist())], overlap_curve(0.15)
-    return every(
-        {
-            "overlap": within_errors(
-                means, predicted, error=errors, bias=2 / n,
-                why="mean over the patterns kept; a finite net is not finer than one bit, 2/n",
-            ).drawn(Series("recalled", excess * loads, means), picture, x="load α", y="overlap m"),
-            "patterns kept": at_least(shares, 0.9, why="all of them as n grows; n is finite"),
-        }
-    )
+    return every({
+        "overlap": within_errors(
+            means, predicted, error=errors, bias=2 / n,
+            why="mean over the patterns kept; a finite net is not finer than one bit, 2/n",
+        ).drawn(Series("recalled", excess * loads, means), picture, x="load α", y="overlap m"),
+        "patterns kept": at_least(shares, 0.9, why="all of them as n grows; n is finite"),
+    })
 
 
 def end_overlaps(seed: Seed, n: int, load: float, count: int) -> Tensor:
@@ -311,14 +312,13 @@ def critical_load(seed: Seed, *, feedback: UnitInterval = 1.0) -> Evidence:
     sides = np.concatenate([special.erf(m / np.sqrt(2 * loads * r)), (1 - C) ** -2.0])
     solved = [mean_field_overlap(float(load)) for load in loads]
     root = "m has a square root at the critical load: 1e-6 of load move it by 1e-3"
-    return every(
-        {
-            "load": equal(low, 0.138, tol=5e-4, why="half a unit of the last published digit"),
-            "overlap": equal(_iterated(low, feedback)[0], 0.967, tol=3e-3, why=root),
-            "equations": equal_to_rounding(np.concatenate([m, r]), sides),
-            "solver": equal_to_rounding(solved, m),
-        }
-    )
+    return every({
+        "load": equal(low, 0.138, tol=5e-4, why="half a unit of the last published digit"),
+        "overlap": equal(_iterated(low, feedback)[0], 0.967, tol=3e-3, why=root),
+        "equations": equal_to_rounding(np.concatenate([m, r]), sides),
+        "solver": equal_to_rounding(solved, m),
+    }).drawn(overlap_curve(0.5), Series("iterated equations", loads, m), Rule("0.138", x=0.138),
+             x="load α", y="overlap after recall")
 
 
 def _iterated(load: float, feedback: float) -> tuple[float, float]:
@@ -351,20 +351,18 @@ def phase_transition(
     found = [end_overlaps(seed, n, alpha, recalled) for alpha in loads]
     means = np.array([float(ends.mean()) for ends in found])
     slow = float(np.abs(np.diff(means)[::2]).max())
-    return every(
-        {
-            "below": at_least(
-                means[:2], 0.95, why="mean field: 0.967 or more; less finite size"
-            ).drawn(
-                Series("recalled", loads, means, error=[float(standard_error(m)) for m in found]),
-                overlap_curve(loads[-1]), x="load α = s/n", y="overlap after recall",
-            ),
-            "above": at_most(
-                means[2:], 0.55, why="mean field: 0; a trace of the start is left, 0.35 of it"
-            ),
-            "the fall between": at_least(means[1] - means[2], 3 * slow, why="elsewhere it is slow"),
-        }
-    )
+    return every({
+        "below": at_least(
+            means[:2], 0.95, why="mean field: 0.967 or more; less finite size"
+        ).drawn(
+            Series("recalled", loads, means, error=[float(standard_error(m)) for m in found]),
+            overlap_curve(loads[-1]), x="load α = s/n", y="overlap after recall",
+        ),
+        "above": at_most(
+            means[2:], 0.55, why="mean field: 0; a trace of the start is left, 0.35 of it"
+        ),
+        "the fall between": at_least(means[1] - means[2], 3 * slow, why="elsewhere it is slow"),
+    })
 
 
 @claim(
@@ -390,25 +388,25 @@ def capacity_constant(
         wrong = [flip_probability(n, s) for n, s in zip(units, counts, strict=True)]
         return lengths + np.log(wrong) + patterns * np.log(np.array(counts, dtype=float))
 
-    exponents, reason = {}, "the Gaussian tail's next term, c/ln n, has slope c/2500 at most"
+    exponents, curves, n = {}, [], 1000
+    reason = "the Gaussian tail's next term, c/ln n, has slope c/2500 at most"
     for name, critical, powers in (("one pattern", 0.5, 0.5), ("all patterns", 0.25, 1.5)):
         shares = critical * np.array([0.8, 1.0, 1.2])
         logs = [expected(c, powers > 1) + powers * np.log(lengths) for c in shares]
         slopes = np.polyfit(lengths, np.transpose(logs), 1)[0]
+        curves += [Series(f"{name}, c = {c:.2g}", lengths, one, "other")
+                   for c, one in zip(shares, logs, strict=True)]
         exponents[name] = equal(slopes, (1 / critical - 1 / shares) / 2, tol=0.01, why=reason)
     edges = np.concatenate([np.diff(expected(0.5, False)), np.diff(expected(0.25, True))])
-    n = 1000
     s, rng = round(n / (2 * math.log(n))), seed.torch()
     stored = random_signs(rng, nets, s, n)
     ends = [Hopfield(n).store(x).recall(x, order="sync", max_sweeps=1).states for x in stored]
     rates = (torch.stack(ends) != stored).double().mean(dim=(1, 2))
-    return every(
-        {
-            **exponents,
-            "at the constants": at_most(edges, 0.0, why="powers of ln n decide: it falls with n"),
-            "in nets": _estimated(rates, flip_probability(n, s), "rate over nets", s * n),
-        }
-    )
+    return every({
+        **exponents,
+        "at the constants": at_most(edges, 0.0, why="powers of ln n decide: it falls with n"),
+        "in nets": _estimated(rates, flip_probability(n, s), "rate over nets", s * n),
+    }).drawn(*curves, x="ln n", y="ln of the wrong bits, times √ln n or (ln n)^1.5")
 
 
 @claim(
@@ -432,7 +430,9 @@ def projection_rule(
         "couplings": equal_to_rounding(torch.stack([net.W, whole.W]), torch.stack(both)),
         "patterns are fixed": never(net.recall(x).sweeps > 0, why="W x = x, less a share of x"),
         "no asymmetry": never(whole.W != whole.W.T, why="a projection, to the last bit"),
-    })
+    }).drawn(
+        Series("of the couplings", range(n), torch.linalg.eigvalsh(whole.W)), Rule("kept", y=1.0),
+        Rule("forgotten", y=0.0), x="direction, from 0", y="eigenvalue of the couplings")
 
 
 @claim(
@@ -460,12 +460,13 @@ def inverse_and_mixtures(
     small, fixed = "crosstalk of sd sqrt(s/n) beside fields of size 1", 1 - moves(mixtures).double()
     shared, error = overlap(mixtures[:, None], x[triples]).flatten(), (3 / 4 / n) ** 0.5
     half = "a majority of three agrees with each in 3/4 of the bits"
-    return every(
-        {
-            "patterns are fixed": never(net.recall(x).sweeps, of=s, why=small),
-            "their negatives are": never(moves(-x), why="a symmetry, H(-x) = -H(x)"),
-            "every fixed point's negative is": never(moves(-ends), why="the same symmetry"),
-            "and have half of each pattern": within_errors(shared, 0.5, error=error, why=half),
-            "mixtures are fixed": at_least(fixed.mean(), 0.95, why=f"{small}, the weakest 1/2"),
-        }
-    )
+    return every({
+        "patterns are fixed": never(net.recall(x).sweeps, of=s, why=small),
+        "their negatives are": never(moves(-x), why="a symmetry, H(-x) = -H(x)"),
+        "every fixed point's negative is": never(moves(-ends), why="the same symmetry"),
+        "and have half of each pattern": within_errors(shared, 0.5, error=error, why=half),
+        "mixtures are fixed": at_least(fixed.mean(), 0.95, why=f"{small}, the weakest 1/2"),
+    }).pictured(Plot((Matrix(
+        overlap(mixtures[:, None], x), ["+".join(map(str, one)) for one in (triples + 1).tolist()],
+        [f"pattern {k + 1}" for k in range(s)], written=True, signed=True, low=-1, high=1,
+    ),), "", "sign of a sum of patterns", title="overlaps: one half with each of the three"))

@@ -53,6 +53,7 @@ from principia.lab.evidence import (
     within_errors,
 )
 from principia.lab.params import Range
+from principia.lab.pictures import Mark, Rule
 from principia.lab.seeds import Seed
 from principia.lab.training.estimators import fit_quietly
 
@@ -72,14 +73,21 @@ def hesse_distance(
     foot, largest = rng.normal(size=dim), np.abs(w).argmax()
     foot[largest] -= (w @ foot + b) / w[largest]  # some point of the hyperplane
     basis = null_space(w[None])  # (dim, dim - 1)
-    measured, known = [], []
+    measured, known, fields = [], [], []
     for bias, start in (([b], foot), ([], 0 * foot)):  # by default the hyperplane goes through 0
         inside = np.linalg.lstsq(basis, (X - start).T, rcond=None)[0]
         lengths = np.linalg.norm((X - start).T - basis @ inside, axis=0)
         scores = X @ w + sum(bias)
         measured.append(signed_distance(X, w, *bias) if normalized else scores)
         known.append(np.sign(scores) * lengths)
-    return equal_to_rounding(np.stack(measured), np.stack(known)).named("signed distance")
+        fields.append(scores)
+    ends = np.array([fields[0].min(), fields[0].max()])
+    return equal_to_rounding(np.stack(measured), np.stack(known)).named("signed distance").drawn(
+        Series("signed_distance", fields[0], measured[0]),
+        Series("shortest way", fields[0], known[0], "orange", "points"),
+        Series("slope 1/|w|", ends, ends / np.linalg.norm(w), role="predicted"),
+        x="score w·x + b", y="signed distance from the hyperplane",
+    )
 
 
 @claim(control={"sign_of_zero": 1}, source="by definition of the margin")
@@ -152,7 +160,15 @@ def max_margin_unique(
         cosines.append(planes[1:] @ planes[0])
     return at_least(
         np.ravel(cosines), 1.0, slack=SOLVED, why=f"a theorem; {NEAR_MARGIN}"
-    ).named("cosine between two solutions")
+    ).named("cosine between two solutions").drawn(*_unlike(cosines), x="problem", y="1 - cosine",
+                                                  log="y")
+
+
+def _unlike(cosines: list[Any]) -> list[Mark]:
+    """Draw how far cosines are below 1, on a logarithmic axis, which ends where float64 does."""
+    numbers = np.repeat(np.arange(1, len(cosines) + 1), np.size(cosines[0]))
+    gaps = np.maximum(1 - np.ravel(cosines), 1e-17)
+    return [Series("two solutions", numbers, gaps), Rule("slack of the solver", y=SOLVED)]
 
 
 @claim(
@@ -240,7 +256,7 @@ def support_vectors_decide(
         cosines.append(one @ two / np.linalg.norm(one) / np.linalg.norm(two))
     return at_least(cosines, 1.0, slack=SOLVED, why=f"a theorem; {NEAR_MARGIN}").named(
         "cosine with the solution of all points"
-    )
+    ).drawn(*_unlike(cosines), x="problem", y="1 - cosine", log="y")
 
 
 @claim(
@@ -404,7 +420,11 @@ def gamma_separation(
     margin = geometric_margin(w, b, X, y)
     return every(
         {
-            "around the margin": equal(answers, factors <= 1, tol=0, why="yes or no"),
+            "around the margin": equal(answers, factors <= 1, tol=0, why="yes or no").drawn(
+                Series("separates", factors, np.array(answers, dtype=float)),
+                Rule("the smallest margin", x=1.0), Rule("asked", x=scale, role="green"),
+                x="margin that is asked for, in smallest margins", y="1: it separates", log="x",
+            ),
             "margin is the smallest distance": equal_to_rounding(margin, distances.min()),
             "at the margin": never(
                 not separates(w, b, X, y, scale * margin), of=1, why="a definition: no exception"

@@ -105,6 +105,7 @@ def xor_needs_two_layers(
             planes.add(labels)
     built = truth_table(two_layer_from_table(table), inputs)
     exact = "a theorem: the linear program has no solution"
+    counts, more = [len(threshold_functions(n)) for n in (3, 4)], np.arange(2, 5)
     return every(
         {
             "one unit": never(int(possible), of=1, why=exact),
@@ -113,10 +114,14 @@ def xor_needs_two_layers(
             ),
             "two layers": never(built != table, why="logic: every entry must be right"),
             "functions of three and four inputs": equal(
-                [len(threshold_functions(n)) for n in (3, 4)], [104, 1882], tol=0,
+                counts, [104, 1882], tol=0,
                 why="integers, published by Muroga, Tsuboi and Baugh 1970",
             ),
         }
+    ).drawn(
+        Series("of one threshold unit", more, [len(planes), *counts]),
+        Series("all functions, of two layers", more, 2.0 ** (2**more), role="other"),
+        x="inputs n", y="functions", log="y",
     )
 
 
@@ -137,7 +142,11 @@ def two_layers_suffice(
         computed.append(frozenset(map(tuple, tables[hits].tolist())))
     counts = [len(functions) for functions in computed]
     every_one = [2 ** 2**n for n in range(1, inputs + 1)]
-    return equal(counts, every_one, tol=0, why="integers").named("number of functions")
+    return equal(counts, every_one, tol=0, why="integers").named("number of functions").drawn(
+        Series(f"computed by {layers} layers", range(1, inputs + 1), counts),
+        Series("all functions", range(1, inputs + 1), every_one, role="predicted"),
+        x="inputs n", y="functions", log="y",
+    )
 
 
 @claim(

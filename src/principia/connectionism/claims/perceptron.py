@@ -54,6 +54,7 @@ from principia.lab.evidence import (
     never,
 )
 from principia.lab.params import PositiveFloat, Range, UnitInterval
+from principia.lab.pictures import Rule
 from principia.lab.seeds import Seed
 from principia.lab.training.estimators import fit_quietly
 
@@ -85,20 +86,16 @@ def mistake_bound_claim(
         margin = (y * (X @ target)).min() / np.linalg.norm(target) / margin_scale
         ratios.append((X**2).sum(axis=1).max() / margin**2 * (1 + 1e-12))  # R = γ gives 1
         bounds.append(mistake_bound(X, y, 3 * target) // margin_scale**2)  # of any length
-    return every(
-        {
-            "mistakes": at_most(mistakes, bounds, why="a theorem: no slack").drawn(
-                Series("problems", bounds, mistakes), Series("bound", bounds, bounds, role="bound"),
-                x="bound R²/γ²", y="mistakes", log="xy",
-            ),
-            "bound": equal(bounds, np.floor(ratios), tol=0, why="integers"),
-        }
-    )
+    return every({
+        "mistakes": at_most(mistakes, bounds, why="a theorem: no slack").drawn(
+            Series("problems", bounds, mistakes), Series("bound", bounds, bounds, role="bound"),
+            x="bound R²/γ²", y="mistakes", log="xy"),
+        "bound": equal(bounds, np.floor(ratios), tol=0, why="integers"),
+    })
 
 
 @claim(
-    control={"strict": True},
-    source="Novikoff 1962",
+    control={"strict": True}, source="Novikoff 1962",
     misprint=r"converges in less than $\lfloor R^2/\gamma^2\rfloor$ steps",
 )
 def bound_is_attained(
@@ -133,12 +130,13 @@ def bias_needs_augmented_radius(
         raw.append(np.floor(radius / margin**2))
         formulas.append(np.floor((radius + 1) * (target @ target + bias**2) / margin**2))
         bounds.append(mistake_bound(X, y, 2 * target, 2 * bias))
-    return every(
-        {
-            "mistakes": at_most(mistakes, bounds if augmented else raw, why="a theorem: no slack"),
-            "bound": equal(bounds, formulas, tol=0, why="integers, of any length of (w, b)"),
-        }
-    )
+    return every({
+        "mistakes": at_most(mistakes, bounds if augmented else raw, why="a theorem: no slack"),
+        "bound": equal(bounds, formulas, tol=0, why="integers, of any length of (w, b)"),
+    }).drawn(
+        Series("mistakes", raw, mistakes), Series("bound", raw, bounds, "green", "points"),
+        Series("without the 1", [1, max(raw)], [1, max(raw)], "bound"),
+        x="R²/γ² of the points without the 1", y="mistakes", log="xy")
 
 
 @claim(control={"flip": 0.2}, source="Novikoff 1962, first lemma")
@@ -171,8 +169,7 @@ def _fit_traced(X: Array, y: Array, **settings: Any) -> Perceptron:
 
 
 @claim(
-    control={"update": "always"},
-    refutes=["squared norm below the sum", "squared norm below R²t"],
+    control={"update": "always"}, refutes=["squared norm below the sum", "squared norm below R²t"],
     source="Novikoff 1962, second lemma",
 )
 def weights_grow_slowly(
@@ -197,21 +194,18 @@ def weights_grow_slowly(
     basis = np.linalg.qr(rng.normal(size=(20, 20)))[0] * rng.uniform(1, 2, size=(20, 1))
     orthogonal = _fit_traced(basis, rng.permutation(np.repeat([1.0, -1.0], 10)))
     attained = (orthogonal.weights_**2).sum(axis=1)
+    longest = np.cumsum((basis**2).sum(axis=1)[orthogonal.mistakes_])
     together = [np.concatenate(one) for one in (norms, sums, radii)]
     rounding, t = 1e-9 * together[2], range(1, len(norms[0]) + 1)
     reason = "a theorem; rounding of sums of squares, relative to R²t"
-    return every(
-        {
-            "squared norm below the sum": at_most(*together[:2], slack=rounding, why=reason).drawn(
-                Series("‖w‖²", t, norms[0]), Series("Σ‖x‖²", t, sums[0], role="bound"),
-                Series("R²t", t, radii[0]), x="mistakes t (first run)", y="squared norm",
-            ),
-            "squared norm below R²t": at_most(*together[::2], slack=rounding, why=reason),
-            "orthogonal points attain it": equal_to_rounding(
-                attained, np.cumsum((basis**2).sum(axis=1)[orthogonal.mistakes_])
-            ),
-        }
-    )
+    return every({
+        "squared norm below the sum": at_most(*together[:2], slack=rounding, why=reason).drawn(
+            Series("‖w‖²", t, norms[0]), Series("Σ‖x‖²", t, sums[0], role="bound"),
+            Series("R²t", t, radii[0]), x="mistakes t (first run)", y="squared norm",
+        ),
+        "squared norm below R²t": at_most(*together[::2], slack=rounding, why=reason),
+        "orthogonal points attain it": equal_to_rounding(attained, longest),
+    })
 
 
 @claim(control={"outside": 1.0}, source="by construction")
@@ -230,7 +224,10 @@ def weights_in_span(
     weights = np.vstack([model.weights_, model.coef_])
     outer = weights - weights @ basis @ basis.T
     left = np.linalg.norm(outer, axis=1) / np.linalg.norm(weights, axis=1)
-    return at_most(left, 1e-12, why="rounding of projections").named("share outside of the span")
+    name = "share outside of the span"
+    return at_most(left, 1e-12, why="rounding of projections").named(name).drawn(
+        Series("weights", range(1, 1 + len(left)), left + 1e-17), Rule("rounding", y=1e-12),
+        x="mistakes", y="share of the length outside of the span", log="y")
 
 
 @claim(
@@ -252,21 +249,19 @@ def xor_never_converges(
     made[: model.n_epochs_] = model.epoch_mistakes_
     norms = np.hypot(np.linalg.norm(model.weights_, axis=1), model.biases_)
     patient, theirs = (fit_quietly(m, X, y) for m in (Perceptron(), SklearnPerceptron(tol=None)))
-    return every(
-        {
-            "mistakes in every epoch": at_least(
-                made, 1.0, why="integers: an epoch without a mistake would end the learning"
-            ).drawn(Series("epochs", range(1, epochs + 1), made), x="epoch", y="mistakes"),
-            "weights stay bounded": at_most(
-                norms, _longest(X, y), slack=1e-12,
-                why="the longest of all weights that some order of mistakes reaches; rounding",
-            ),
-            "gives up by default when scikit-learn does": equal(
-                [patient.n_epochs_, patient.converged_], [theirs.n_iter_, labels == "and"], tol=0,
-                why="integers",
-            ),
-        }
-    )
+    return every({
+        "mistakes in every epoch": at_least(
+            made, 1.0, why="integers: an epoch without a mistake would end the learning"
+        ).drawn(Series("epochs", range(1, epochs + 1), made), x="epoch", y="mistakes"),
+        "weights stay bounded": at_most(
+            norms, _longest(X, y), slack=1e-12,
+            why="the longest of all weights that some order of mistakes reaches; rounding",
+        ),
+        "gives up by default when scikit-learn does": equal(
+            [patient.n_epochs_, patient.converged_], [theirs.n_iter_, labels == "and"], tol=0,
+            why="integers",
+        ),
+    })
 
 
 def _longest(X: Array, y: Array) -> float:
@@ -281,8 +276,7 @@ def _longest(X: Array, y: Array) -> float:
 
 
 @claim(
-    control={"zero": "no class"},
-    source="by construction",
+    control={"zero": "no class"}, source="by construction",
     misprint=r"the update maps 0 to +1, but accuracy is mean(sign($X\theta$) == y)",
 )
 def scoring_rule(
@@ -303,6 +297,7 @@ def scoring_rule(
     control={"reference": "exchanged"}, refutes=[*map(", ".join, itertools.product(
         ("separable", "random"), ("last", "averaged"), ("traced", "not traced")))],
     source="Pedregosa et al. 2011, scikit-learn; Freund and Schapire 1999",
+    no_figure="weights of two programs are equal, each in its place",
 )
 def equals_sklearn(
     seed: Seed, *, points: Annotated[int, Range(50, 5000)] = 500,
@@ -346,7 +341,7 @@ def many_classes(
     numbers = rng.integers(classes, size=2 * points)
     X = centers[numbers] + rng.normal(size=(2 * points, 3))
     names = np.array([f"class {number}" for number in numbers])
-    unit, parts = SGDClassifier(**UNIT, max_iter=7), {}
+    unit, parts, shown = SGDClassifier(**UNIT, max_iter=7), {}, {}
     for strategy, wrapper in (("ovr", OneVsRestClassifier), ("ovo", OneVsOneClassifier)):
         chosen = {"ovr": "ovo", "ovo": "ovr"}[strategy] if exchanged else strategy
         more: dict[str, Any] = {"strategy": chosen} if chosen != "ovr" else {}  # the default
@@ -355,11 +350,15 @@ def many_classes(
         scores = theirs.decision_function(X)
         if strategy == "ovo":  # theirs counts votes for a class, ours less those against it
             scores = scores + np.round(scores) - (classes - 1)
+        shown[strategy] = model.decision_function(X)[0], scores[0]
         parts[f"{strategy}, scores"] = equal_to_rounding(model.decision_function(X), scores)
         parts[f"{strategy}, classes"] = never(
             model.predict(X) != theirs.predict(X), why="the same decision for every point"
         )
-    return every(parts)
+    k, (ours, votes) = range(classes), shown["ovo"]
+    return every(parts).drawn(
+        Series("ours", k, ours), Series("scikit-learn", k, votes, "predicted"),
+        x="class", y="score of one point after the votes of all pairs")
 
 
 @claim(
@@ -397,16 +396,17 @@ def kernel_is_feature_space(
         numbers[1].append(plain.n_mistakes_)
     classes.append(KernelPerceptron(kernel="linear").fit(X, X[:, 0] > 0).predict(0 * X[:1]) < 1)
     rounding, why = 1e-8 * (1 + np.abs(scores[1]).max()), "roots of eigenvalues that round to 0"
-    return every(
-        {
-            "scores": equal(*map(np.concatenate, scores), tol=rounding, why=why),
-            "classes": never(np.concatenate(classes), why="signs of equal scores"),
-            "mistakes, epochs and convergence": equal(*numbers, tol=0, why="integers"),
-        }
-    )
+    return every({
+        "scores": equal(*map(np.concatenate, scores), tol=rounding, why=why).drawn(
+            Series("kernel", far := np.linalg.norm(X, axis=1), scores[0][-1]),
+            Series("features", far, scores[1][-1], "predicted", "points"), Rule("", y=0.0),
+            Rule("out", x=(dim * np.log(2)) ** 0.5), x="distance from the middle", y="score (rbf)"),
+        "classes": never(np.concatenate(classes), why="signs of equal scores"),
+        "mistakes, epochs and convergence": equal(*numbers, tol=0, why="integers"),
+    })
 
 
-@claim(control={"tie": "right"}, source="by construction")
+@claim(control={"tie": "right"}, source="by construction", no_figure="whole numbers are equal")
 def fast_form_is_the_rule(
     seed: Seed, *, points: Annotated[int, Range(1000, 3000)] = 2000,
     dim: Annotated[int, Range(2, 500)] = 200, tie: Literal["mistake", "right"] = "mistake",

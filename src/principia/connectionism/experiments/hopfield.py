@@ -61,12 +61,12 @@ def valleys(
         Plot((Image(letters[time].reshape(SIDE, SIDE), low=-1, high=1),), title="the state",
              square=True, bare=True),
         Plot((
-            Series("energy", range(MOMENTS + 1), energies, "gray", "line"),
-            Series("now", [time], energies[[time]], color, "points"),
+            Series("", range(MOMENTS + 1), energies, "gray", "line"),
+            Series("", [time], energies[[time]], color, "points"),
         ), x="time", y="energy", title="it only falls"),
         Plot((
-            overlap_curve(60 / n), Series("now", [stored / n], overlaps[[time]], color, "points"),
-            Label(f"{stored} patterns", stored / n, overlaps[time], color, side="right"),
+            overlap_curve(60 / n), Series("", [stored / n], overlaps[[time]], color, "points"),
+            Label(f"{stored} patterns", stored / n, overlaps[time], color, side="below"),
         ), x="patterns a unit", y="overlap with the letter", title="the cliff",
             x_range=(0, 60 / n), y_range=(-0.05, 1.1)),
     ))
