@@ -264,8 +264,8 @@ def general_position(
         **{one: equal(counts[one], expected[one], tol=0, why=INTEGERS).drawn(
             Series("cells", list(counts), list(counts.values()), style="bars"),
             Series("formula", list(counts), list(expected.values()), "predicted", "points"),
-            Series("R(m)", list(counts), [zaslavsky(m, n)] * 4, "bound"), x="how hyperplanes lie", y="cells",
-        ) for one in expected},
+            Series("R(m)", list(counts), [zaslavsky(m, n)] * 4, "bound"),
+            x="how hyperplanes lie", y="cells") for one in expected},
         "fewer": at_most(fewer, expected["generic"] - 1, why=INTEGERS),
         "polygons": equal(len(found), zaslavsky(m, 2) - 1, tol=0, why=INTEGERS),
         "polygons fill the box": equal_to_rounding(found.areas.sum(), area),
