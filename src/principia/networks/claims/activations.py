@@ -90,7 +90,7 @@ def _same_curve(x: Tensor, curves: Mapping[str, Tensor]) -> Evidence:
     seen = torch.linspace(0, len(x) - 1, min(len(x), 300)).long()  # enough for a curve
     return equal_to_rounding(measured, expected).drawn(
         Series(formula, x[seen], measured[seen]),
-        Series(truth, x[seen], expected[seen], "predicted"), x="x", y="",
+        Series(truth, x[seen], expected[seen], "predicted"), x="x", y="height of the curve",
     )
 
 
@@ -170,7 +170,13 @@ def network_conversion(
         if not shift:
             other.layers[-1].bias.data = net.layers[-1].bias.detach() if biased else x.new_zeros(2)
         layers = other.activations(x)
-        parts[f"{len(hidden) + 1} layers"] = equal_to_rounding(layers[-1], net(x))
+        t = torch.linspace(-3, 3, 61, dtype=x.dtype)
+        ray = t[:, None] * x[0]
+        parts[f"{len(hidden) + 1} layers"] = equal_to_rounding(layers[-1], net(x)).drawn(
+            Series("sigmoid network", t, other(ray)[:, 0]),
+            Series("tanh network", t, net(ray)[:, 0], "predicted"),
+            x="t, of inputs t x along a ray", y="first output",
+        )
         parts[f"{len(hidden) + 1} layers: hidden outputs"] = at_least(
             torch.cat(layers[1:-1]), 0, why="those of sigmoid units; tanh has both signs"
         )
@@ -219,9 +225,14 @@ def angle_addition(
     b = b[torch.randperm(points, generator=seed.torch())]
     turn = 1 if sign == "-" else -1  # the other sign is that of a - b
     slopes = _autograd_slope(lambda z: z.sin() / z.cos(), a)
+    both, by_parts = a + b, a.cos() * b.cos() - turn * a.sin() * b.sin()
+    ends = torch.linspace(float(both.min()), float(both.max()), 300)
     return every({
-        "cosine": equal_to_rounding(
-            a.cos() * b.cos() - turn * a.sin() * b.sin(), (a + b).cos()),
+        "cosine": equal_to_rounding(by_parts, both.cos()).drawn(
+            Series(f"cos a cos b {sign} sin a sin b", both[:300], by_parts[:300]),
+            Series("cosine", ends, ends.cos(), "predicted"),
+            x="a + b", y="cosine of the sum",
+        ),
         "sine": equal_to_rounding(a.sin() * b.cos() + turn * a.cos() * b.sin(), (a + b).sin()),
         "tan' cos²": equal_to_rounding(
             slopes * a.cos() ** 2, a.cos() ** 2 + turn * a.sin() ** 2),
@@ -278,11 +289,16 @@ def leaky_relu_condition(
     layer.load_state_dict({"weight": W, "bias": b})
     z = torch.einsum("mn,Bn->Bm", W, x) + b
     field = z if condition == "z" else x
+    ends = torch.stack([z[:, 0].min(), z.new_zeros(()), z[:, 0].max()])
     chosen = torch.where(field > 0, z, leak * z)
     row: Activation = ACTIVATIONS["leaky_relu"]
     by_row = torch.ones_like(z).where(field > 0, LEAK)  # the slopes of a unit of the table
     return every({
-        "layer": equal_to_rounding(chosen, nn.LeakyReLU(leak)(layer(x))),
+        "layer": equal_to_rounding(chosen, nn.LeakyReLU(leak)(layer(x))).drawn(
+            Series(f"leaks where {condition} ≤ 0", z[:, 0], chosen[:, 0]),
+            Series("leaky ReLU", ends, nn.LeakyReLU(leak)(ends), "predicted"),
+            x="field z of a unit", y="output of the unit",
+        ),
         "slopes of the table": equal_to_rounding(row.derivative(layer(x)), by_row),
         "unit of the table": equal_to_rounding(row.module()(layer(x)), z * by_row),
     })
@@ -321,7 +337,7 @@ def kinks(
         ends = [ratio[x < 0].max(), ratio[x > 0].min()]
         parts[name] = equal(ends, stated, tol=1e-12, why="rounding of quotients").drawn(
             Series(name, few, phi(few), style="line"),
-            *(Series(f"slope {g:g}", few, g * few, "bound") for g in stated), x="z", y="",
+            *(Series(f"slope {g:g}", few, g * few, "bound") for g in stated), x="z", y="φ(z)",
         )
         taken += [_autograd_slope(phi, origin), row.derivative(origin)]
     sides, stated = [], []

@@ -42,7 +42,9 @@ from principia.lab.evidence import (
     slope,
 )
 from principia.lab.params import Range
+from principia.lab.pictures import Rule
 from principia.lab.seeds import Seed
+from principia.networks.claims.mlp import side_by_side
 from principia.networks.linear_dynamics import (
     TwoLayerLinear,
     Whitener,
@@ -79,7 +81,9 @@ def whitening(
         model: Any = Whitener(kind=kind, center=center)  # type: ignore[arg-type]
         model = (model if method == "whiten" else StandardScaler()).fit(X)
         Z, name = model.transform(X), f"{kind}, {'centered' if center else 'as it is'}"
-        parts[name] = equal(Z.T @ Z / len(Z), unit, tol=1e-8, why=why)
+        parts[name] = equal(Z.T @ Z / len(Z), unit, tol=1e-8, why=why).pictured(side_by_side({
+            "E[xx']": torch.from_numpy(X.T @ X / len(X)),
+            f"behind {method}": torch.from_numpy(Z.T @ Z / len(Z))}))
         parts[f"{name}: and back"] = equal(model.inverse_transform(Z), X, tol=1e-8, why=why)
     root, moment = Whitener(kind="zca", center=False).fit(X).transform(unit), X.T @ X / len(X)
     parts["zca is the inverse root"] = equal(root @ root @ moment, unit, tol=1e-8, why=why)
@@ -148,9 +152,15 @@ def risk_expansion(
     A = normal(seed.child("A"), 20, outputs, inputs)  # twenty networks
     risks = torch.stack([_risk(X @ one.mT, Y) for one in A])
     constant = (Y.mT @ Y / len(Y)).trace()
+    far = (A - Gamma).square().sum(dim=(1, 2)).sort()
+    least = constant - Gamma.square().sum()
     return equal_to_rounding(
         risks, constant - 2 * (A * Gamma).sum(dim=(1, 2)) + (A**2).sum(dim=(1, 2))
-    ).named("risks of random networks")
+    ).named("risks of random networks").drawn(
+        Series("random networks", far.values, risks[far.indices]),
+        Series("completed square", far.values, least + far.values, "predicted"),
+        x="squared distance of A from Γ", y="risk",
+    )
 
 
 def _problem(
@@ -178,8 +188,17 @@ def least_squares_solution(
     r"""The risk is least at $A^*=\Gamma=\frac1N\sum_iy_ix_i^\top$, and $\nabla R=2(A-\Gamma)$."""
     X, Y, Gamma = _problem(seed, inputs, outputs, whiten)
     A = normal(seed.child("A"), outputs, inputs)
+    shares = torch.linspace(-0.5, 0.5, 41, dtype=X.dtype)
+    risks = [_risk(X @ (Gamma + t * (A - Gamma)).mT, Y) for t in shares]
+    bowl = _risk(X @ Gamma.mT, Y) + shares**2 * (A - Gamma).square().sum()
     return every({
-        "minimizer": equal_to_rounding(Gamma, torch.linalg.lstsq(X, Y, driver="gelsd").solution.mT),
+        "minimizer": equal_to_rounding(
+            Gamma, torch.linalg.lstsq(X, Y, driver="gelsd").solution.mT
+        ).drawn(
+            Series("risk", shares, risks),
+            Series("parabola over Γ", shares, bowl, "predicted"), Rule("A = Γ", x=0.0),
+            x="t, of networks Γ + t (A - Γ)", y="risk",
+        ),
         "gradient": equal_to_rounding(_risk_gradient(X, Y)(A)[0], 2 * (A - Gamma)),
     })
 
@@ -244,6 +263,9 @@ def two_layer_gradients(
             ours = ours[0], (2 * (model.matrix() - Gamma) @ model.Q.mT).detach()
         for letter, one, other in zip("QW", ours, theirs, strict=True):
             parts[f"{name}, by {letter}"] = equal_to_rounding(one.numpy(), other)
+        if name == "square":  # where a wrong order has the right shape
+            parts["square, by W"] = parts["square, by W"].pictured(
+                side_by_side({by_W: ours[1], "autograd": theirs[1]}))
     return every(parts)
 
 
@@ -267,10 +289,13 @@ def svd_coordinates(
     printed = U if left == "U" else U.mT
     back = printed @ turned.matrix() @ Vh
     constant = (Y**2).sum(dim=1).mean() - (Gamma**2).sum()
+    shown = {"A - Γ": model.matrix() - Gamma, "Q̃W̃ - Σ": turned.matrix() - Sigma,
+             f"{left} (Q̃W̃ - Σ) Vᵀ": printed @ (turned.matrix() - Sigma) @ Vh}
     by_turned = torch.autograd.grad(((back - Gamma) ** 2).sum(), [turned.Q, turned.W])
     return every({
         "A - Γ": equal_to_rounding(
-            model.matrix() - Gamma, printed @ (turned.matrix() - Sigma) @ Vh),
+            model.matrix() - Gamma, printed @ (turned.matrix() - Sigma) @ Vh
+        ).pictured(side_by_side(shown)),
         "risk": equal_to_rounding(_risk(model(X), Y), ((back - Gamma) ** 2).sum() + constant),
         "gradient by Q": equal_to_rounding(by_turned[0], U.mT @ model.gradients(Gamma)[0]),
         "gradient by W": equal_to_rounding(by_turned[1], model.gradients(Gamma)[1] @ Vh.mT),

@@ -48,6 +48,7 @@ from principia.lab.evidence import (
 )
 from principia.lab.params import Range, UsageError
 from principia.lab.seeds import Seed
+from principia.networks.claims.mlp import side_by_side
 from principia.networks.linear_network import (
     LinearNetwork,
     autoencoder_from_svd,
@@ -77,6 +78,7 @@ def depth_collapse(
     r"""A linear network of any depth equals one layer, $x\mapsto Ax$, with $A=W^L\cdots W^1$."""
     rng = seed.torch()
     one_by_one, with_units, at_once = [], [], []
+    shown, t = [], torch.linspace(-3, 3, 61, dtype=torch.float64)
     for layers, bias in itertools.product(range(1, depth + 1), (False, True)):
         sizes = tuple(torch.randint(1, width + 1, (layers + 1,), generator=rng).tolist())
         net = LinearNetwork(sizes, bias=bias, rng=rng).double()
@@ -87,9 +89,19 @@ def depth_collapse(
         with_units.append(mlp(x).flatten())
         constant = net(torch.zeros(sizes[0], dtype=x.dtype))
         at_once.append((x @ net.matrix().mT + constant).flatten())
+        ray = t[:, None] * x[0]
+        bent = MLP(sizes, activation="relu", bias=bias, rng=seed.child("bent").torch()).double()
+        bent.load_state_dict(net.state_dict())
+        shown = [  # of the deepest one, at last
+            Series(f"{depth} layers, {between} between", t, mlp(ray)[:, 0]),
+            Series("the one layer A", t, (ray @ net.matrix().mT + constant)[:, 0], "predicted"),
+            Series("with ReLU between", t, bent(ray)[:, 0], "other"),
+        ]
     one_by_one, with_units, at_once = map(torch.cat, (one_by_one, with_units, at_once))
     return every({
-        f"units between the layers: {between}": equal_to_rounding(with_units, at_once),
+        f"units between the layers: {between}": equal_to_rounding(with_units, at_once).drawn(
+            *shown, x="t, of inputs t x along a ray", y="first output",
+        ),
         "layer by layer": equal_to_rounding(one_by_one, at_once),
     })
 
@@ -122,7 +134,14 @@ def rank_bottleneck(
         poor_ranks.append(_rank(net.matrix()))
         poorest.append(min(map(_rank, weights_of(net))))
     return every({
-        "Gaussian factors": equal(ranks, narrowest, tol=0, why="integers; below with chance 0"),
+        "Gaussian factors": equal(
+            ranks, narrowest, tol=0, why="integers; below with chance 0"
+        ).drawn(
+            Series("Gaussian factors", narrowest, ranks),
+            Series("factors of low rank", poorest, poor_ranks, "other", "points"),
+            Series("bound", [0, max(narrowest)], [0, max(narrowest)], "bound"),
+            x="narrowest layer, or least rank of a factor", y="rank of the product",
+        ),
         "factors of low rank": at_most(poor_ranks, poorest, why="a theorem: no slack"),
     })
 
@@ -239,7 +258,7 @@ def gauge_freedom(
     least, U = U[:, :1], U[:, -hidden:]
     tilted = torch.cat([math.cos(TILT) * U[:, :1] + math.sin(TILT) * least, U[:, 1:]], dim=1)
     sizes = torch.logspace(math.log10(condition), 0, hidden, dtype=X.dtype)
-    losses, risks, maps, angles, units = [], [], [], [], []
+    losses, risks, maps, angles, units, decoders = [], [], [], [], [], []
     for one, two in torch.linalg.qr(randn(rng, gauges, 2, hidden, hidden)).Q:
         A = (one * sizes) @ two
         net = autoencoder_from_svd(X, hidden, gauge=A)
@@ -249,6 +268,7 @@ def gauge_freedom(
         losses.append((net(X) - X).square().sum(dim=1).mean().item() / 2)
         risks.append(float(autoencoder_risk(D, E, S)))
         maps.append(net.matrix())
+        decoders.append(D)
         freed = torch.linalg.solve(A, D, left=False)  # of the gauge: orthonormal columns
         units.append(torch.stack([freed.mT @ freed, A @ E @ freed]))
         angles.append(float(principal_angles(net.layers[1].weight, tilted)[0]))
@@ -264,7 +284,10 @@ def gauge_freedom(
     return every({
         "loss": equal_to_rounding(losses, tail),
         "loss from second moments": equal_to_rounding(risks, tail),
-        "map": equal_to_rounding(torch.stack(maps), (U @ U.mT).expand(gauges, -1, -1)),
+        "map": equal_to_rounding(
+            torch.stack(maps), (U @ U.mT).expand(gauges, -1, -1)
+        ).pictured(side_by_side({
+            "D": decoders[0], "another D": decoders[1], "DE": maps[0], "another DE": maps[1]})),
         "weights": equal_to_rounding(
             torch.stack(units), torch.eye(hidden).to(X).expand(gauges, 2, -1, -1)),
         "angle of the decoder to a tilted span": equal_to_rounding(angles, TILT),

@@ -47,6 +47,7 @@ from principia.lab.evidence import (
     never,
 )
 from principia.lab.params import Range
+from principia.lab.pictures import Arrows, Rule
 from principia.lab.seeds import Seed
 from principia.lab.training import seeded_generators
 from principia.networks.maxout import (
@@ -70,8 +71,7 @@ Points = Annotated[int, Range(100, 100_000)]
 
 
 @claim(
-    control={"left": "2 min"},
-    refutes=["twice the larger"],
+    control={"left": "2 min"}, refutes=["twice the larger"],
     source="Breiman 1993; Goodfellow et al. 2013",
 )
 def two_max_identity(
@@ -138,8 +138,7 @@ def _points(seed: Seed, count: int, n: int) -> Tensor:
 
 
 @claim(
-    control={"function": "difference"},
-    refutes=["chords below the function"],
+    control={"function": "difference"}, refutes=["chords below the function"],
     source="Boyd and Vandenberghe 2004, sec. 3.2.3",
 )
 def hinge_is_convex(
@@ -158,21 +157,23 @@ def hinge_is_convex(
     t = torch.rand(chords, 1, generator=seed.child("t").torch(), dtype=x.dtype)
     with torch.no_grad():
         inner, chord = f((1 - t) * x + t * y), (1 - t[:, 0]) * f(x) + t[:, 0] * f(y)
+    widest = int((inner - chord).abs().argmax())
+    a, z, shares = x[widest], y[widest], torch.linspace(0, 1, 60, dtype=x.dtype)
     start = x[:10_000].requires_grad_()
     (gradient,) = torch.autograd.grad(f(start).sum(), start)
     return every({
         "chords below the function": never(
             inner > chord + 1e-12 * (1 + chord.abs()), why="a theorem, up to float64 rounding"
-        ),
+        ).drawn(
+            Series(function, shares, f(torch.lerp(a, z, shares[:, None])), style="line"),
+            Series("chord", [0, 1], f(torch.stack([a, z])), "bound"), x="t", y="height"),
         "gradient is the slope of the largest piece": equal_to_rounding(
-            gradient, hinge.w[hinge.cell(start)] - factor * other.w[other.cell(start)]
-        ),
+            gradient, hinge.w[hinge.cell(start)] - factor * other.w[other.cell(start)]),
     })
 
 
 @claim(
-    control={"size": "ceil(log2(n + 1))"},
-    refutes=["least squares over hinges"],
+    control={"size": "ceil(log2(n + 1))"}, refutes=["least squares over hinges"],
     source="Wang and Sun 2005; Koutschan et al. 2023",
     misprint=r"a $\pm1$ sum of $k$-hinges with $k\le\lceil\log_2(n+1)\rceil$",
 )
@@ -200,13 +201,16 @@ def hinge_decomposition_claim(
         summed.append(_signed_sum(values, terms))
         exact.append(values.amax(dim=1))
         misses += [abs(sign) != 1 or len(rows) > dim + 1 for sign, rows in terms]
+    place, order = cases["n = 1, K = 3"][2][:, 0].sort()
     net = MLP((2, 3, 3, 1), rng=seed.child("net").torch()).double()
     x, total = _points(seed.child("net"), points, 2), torch.zeros(points, dtype=torch.float64)
     for sign, hinge in zip((1, -1), difference_of_maxes(net), strict=True):
         values = (x @ hinge.w.mT + hinge.b).detach()
         total += sign * _signed_sum(values, hinge_decomposition(hinge.w, hinge.b))
     return every({
-        "least squares over hinges": equal_to_rounding(torch.cat(fitted), torch.cat(exact)),
+        "least squares over hinges": equal_to_rounding(torch.cat(fitted), torch.cat(exact)).drawn(
+            Series(f"best sum, sizes {size}", place, fitted[1][order]),
+            Series("maximum of 3", place, exact[1][order], "predicted"), x="x", y="height"),
         "decomposition": equal_to_rounding(torch.cat(summed), torch.cat(exact)),
         "signs, and pieces beyond n + 1": never(
             misses, why="a theorem: inner faces of a triangulated polytope"),
@@ -239,8 +243,7 @@ def _signed_sum(values: Tensor, terms: Terms) -> Tensor:
 
 
 @claim(
-    control={"second": False},
-    refutes=["2-3-3-1", "3-4-1", "1-4-4-1", "4-3-2-1", "5-3-1"],
+    control={"second": False}, refutes=["2-3-3-1", "3-4-1", "1-4-4-1", "4-3-2-1", "5-3-1"],
     source="Wang 2004, as quoted by Goodfellow et al. 2013, proposition 4.1",
 )
 def difference_of_maxes_claim(
@@ -258,7 +261,13 @@ def difference_of_maxes_claim(
         x = _points(seed.child(name), points, sizes[0])
         plus, minus = difference_of_maxes(net)
         with torch.no_grad():
-            parts[name] = equal_to_rounding(plus(x) - second * minus(x), net(x)[:, 0])
+            ends = plus(x), minus(x), plus(x) - second * minus(x), net(x)[:, 0]
+            parts[name] = equal_to_rounding(*ends[2:])
+            if sizes[0] == 1:
+                names, order = ("first", "second", "compared", "network"), x[:, 0].argsort()[::40]
+                parts[name] = parts[name].drawn(*(
+                    Series(one, x[order, 0], y[order], "other", "line")
+                    for one, y in zip(names, ends, strict=True)), x="input", y="height")
         if sizes[0] in (1, 4):
             idle += [room < -1e-6 for hinge in (plus, minus) for room in _rooms(hinge)]
     return every({**parts, "pieces nowhere the largest": never(
@@ -327,10 +336,8 @@ def _best_convex(knots: Array, values: Array) -> tuple[Array, Array]:
 @claim(
     controls=[
         Control({"missing": 1}, ["maximum"], "a tree that lacks its last level"),
-        Control(
-            {"terms": "of depth 2"}, ["odd part of depth 1 is additive"],
-            "sums of absolute values of absolute values",
-        ),
+        Control({"terms": "of depth 2"}, ["odd part of depth 1 is additive"],
+                "sums of absolute values of absolute values"),
     ],
     source="Arora et al. 2018, theorem 2.1; Mukherjee and Basu 2017",
 )
@@ -361,11 +368,9 @@ def nesting_depth(
         ),
         # f(z) - f(-z) is linear for every sum of |w'z| and a linear function, but here it is not
         "odd part of depth 1 is additive": equal(
-            flat, 0, tol=1e-12, why="a theorem; rounding of sums of 9 terms"
-        ),
+            flat, 0, tol=1e-12, why="a theorem; rounding of sums of 9 terms"),
         "odd part of max(x, y, 0) is not": equal(
-            _defect(lambda z: triple(F.pad(z, (0, 1)))), -1, tol=0, why="halves of small integers"
-        ),
+            _defect(lambda z: triple(F.pad(z, (0, 1)))), -1, tol=0, why="halves of small integers"),
     })
 
 
@@ -415,13 +420,17 @@ def avu_point_symmetry(
     r"""$g(x)=\vert w^\top x+b\vert$ has $g(x)=g(v-x)$, $v=-2bw/\Vert w\Vert^2$."""
     w, b, x, g = _absolute_value(seed, n, points)
     v = -factor * b * w / (w @ w)
-    image = point_reflection(x, w, b)
+    image, unit = point_reflection(x, w, b), w / w.norm()
+    line = torch.linspace(-10, 10, 201, dtype=x.dtype)
     return every({
-        "g(v - x) = g(x)": equal_to_rounding(g(v - x), g(x)),
+        "g(v - x) = g(x)": equal_to_rounding(g(v - x), g(x)).drawn(
+            Series("g", line, (line * w.norm() + b).abs(), "predicted"),
+            Series("g(x) at x", x[:60] @ unit, g(x[:60])),
+            Series("g(x) at v - x", (v - x[:60]) @ unit, g(x[:60]), "other", "points"),
+            Rule("v / 2", x=float(v @ unit / 2)), x="place along w", y="height"),
         "point_reflection keeps g": equal_to_rounding(g(image), g(x)),
         "all midpoints are one point": equal_to_rounding(
-            (x + image) / 2, (-b * w / (w @ w)).expand_as(x)
-        ),
+            (x + image) / 2, (-b * w / (w @ w)).expand_as(x)),
     })
 
 
@@ -433,8 +442,7 @@ def _absolute_value(seed: Seed, n: int, points: int) -> tuple[Tensor, float, Ten
 
 
 @claim(
-    control={"image": "v - x"},
-    refutes=["displacement parallel to w"],
+    control={"image": "v - x"}, refutes=["displacement parallel to w"],
     source="Hesse normal form; Householder 1958",
     misprint=r"$x\mapsto v-x$ called the mirroring at the hyperplane $w$",
 )
@@ -447,15 +455,16 @@ def avu_mirror(
     images = mirror(x, w, b) if image == "mirror" else point_reflection(x, w, b)
     along = (images - x) @ w / (w @ w)
     tangent = x - (x @ w)[:, None] * w / (w @ w)
+    axes = torch.stack([w / w.norm(), tangent[0] / tangent[0].norm()], dim=1)
     return every({
-        "displacement parallel to w": equal_to_rounding(images - x, along[:, None] * w),
+        "displacement parallel to w": equal_to_rounding(images - x, along[:, None] * w).drawn(
+            Arrows(x[:12] @ axes, images[:12] @ axes, "from x to its image"),
+            Rule("w'x + b = 0", x=-b / float(w.norm())), x="along w", y="along the plane"),
         "midpoint on the hyperplane": equal_to_rounding(
-            (images + x) @ w / 2, torch.full_like(along, -b)
-        ),
+            (images + x) @ w / 2, torch.full_like(along, -b)),
         "g keeps its value": equal_to_rounding(g(images), g(x)),
         "the two maps differ along the plane": equal_to_rounding(
-            mirror(x, w, b) - point_reflection(x, w, b), 2 * tangent
-        ),
+            mirror(x, w, b) - point_reflection(x, w, b), 2 * tangent),
         "whatever the length of w": equal_to_rounding(
             torch.stack([mirror(x, size * w.abs(), size * b) for size in (-1e-250, -1.0, 1e250)]),
             mirror(x, w.abs(), b).expand(3, -1, -1),

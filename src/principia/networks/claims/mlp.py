@@ -29,11 +29,12 @@ Knobs:
 
 import itertools
 import math
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 import torch
 from scipy import stats
-from torch import nn
+from torch import Tensor, nn
 from torch.nn import functional
 from torch.utils.flop_counter import FlopCounterMode
 
@@ -51,6 +52,7 @@ from principia.lab.evidence import (
     slope,
 )
 from principia.lab.params import MADE_WITH, Range
+from principia.lab.pictures import Matrix, Plot
 from principia.lab.seeds import Seed
 from principia.lab.training import seeded_generators
 from principia.networks.activations import ACTIVATIONS
@@ -99,7 +101,12 @@ def parameter_count(
     return every({
         "numbers of a layer": equal(
             counts, widths.prod(dim=1) + biases, tol=0, why="a count",
-            detail=f"{len(layers)} layers"),
+            detail=f"{len(layers)} layers",
+        ).drawn(
+            Series("parameters but for m n", widths[:, 1], torch.tensor(counts) - widths.prod(1)),
+            Series(f"bias in {bias_in}", widths[:, 1], biases, "predicted", "points"),
+            x="outputs m of a layer", y="parameters that are no weights",
+        ),
         "layers with a bias": equal(
             [*has.values()], [[0, 0, 0], [1, 1, 1], [0, 0, 1], [0, 0, 0]], tol=0, why="a count"),
     })
@@ -179,7 +186,12 @@ def parts_in_order(
                 variance, mean = torch.var_mean(z, axes, correction=0, keepdim=True)
                 z = (z - mean) / (its.eps + variance).sqrt() * its.weight + its.bias
                 h = functional.dropout(phi(z) if order == "norm before φ" else z, p)
-            parts[f"{name} norm, training"] = equal_to_rounding(output, last(h))
+            told = last(h)
+            parts[f"{name} norm, training"] = equal_to_rounding(output, told).drawn(
+                Series("network", range(1, 51), output[0, :, 0]),
+                Series(f"by hand, {order}", range(1, 51), told[0, :, 0], "predicted"),
+                x="input of a batch", y="first output",
+            )
     plain = MLP(sizes, activation=activation, dropout=p, rng=rng).double()
     h = x
     for layer in plain.layers[:-1]:
@@ -205,8 +217,13 @@ def linear_functional(
     w = as_linear_functional(lambda x: mlp(x)[:, 0], dim)
     x, y, a, b = *randn(rng, 2, 1000, dim), *randn(rng, 2, 1000, 1)
     mixed, apart = mlp(a * x + b * y), a * mlp(x) + b * mlp(y)
+    t = torch.linspace(-2, 2, 41, dtype=x.dtype)
+    ray = t[:, None] * x[0]
     return every({
-        "f(x) = w'x": equal_to_rounding(mlp(x)[:, 0], x @ w),
+        "f(x) = w'x": equal_to_rounding(mlp(x)[:, 0], x @ w).drawn(
+            Series("f(tx)", t, mlp(ray)[:, 0]), Series("t w'x", t, ray @ w, "predicted"),
+            x="t, of inputs t x along a ray", y="output",
+        ),
         "f(ax + by) = af(x) + bf(y)": equal_to_rounding(mixed, apart),
     })
 
@@ -309,10 +326,21 @@ def permutation_symmetry(
     vectors = {tuple(nn.utils.parameters_to_vector(one.parameters()).tolist()) for one in copies}
     outputs = torch.stack([one(x) for one in copies])
     parts["m! parameter vectors"] = equal(len(vectors), math.factorial(few), tol=0, why="a count")
-    parts["one function"] = equal_to_rounding(outputs, small(x).expand_as(outputs))
+    tables = {"W": small, "PW, the same function": copies[-1]}
+    parts["one function"] = equal_to_rounding(outputs, small(x).expand_as(outputs)).pictured(
+        side_by_side({name: one.layers[0].weight.detach() for name, one in tables.items()}))
     bare = MLP([5, width, 3], activation=activation, bias=False, rng=rng).double()
     parts["without biases"] = equal_to_rounding(permute_hidden(bare, 1, perm)(x), bare(x))
     return every(parts)
+
+
+def side_by_side(matrices: Mapping[str, Tensor]) -> Plot:
+    """Show matrices of one height, each in its own scale, with an empty column between two."""
+    wide = [functional.pad((one / one.abs().max()).detach(), (0, 1), value=math.nan)
+            for one in matrices.values()]
+    values = torch.hstack(wide)[:, :-1]
+    rows, columns = ([f"{k + 1}" for k in range(count)] for count in values.shape)
+    return Plot((Matrix(values, rows, columns, signed=True),), title=" | ".join(matrices))
 
 
 @claim(
@@ -329,6 +357,8 @@ def sign_and_scale_symmetry(
     rng, parts, sizes = seed.torch(), {}, [5, *[width] * (depth - 1), 3]
     flipping, scaling = (MLP(sizes, activation=one, rng=rng).double() for one in (odd, homogeneous))
     x, signs = randn(rng, 100, 5), 1 - 2.0 * (torch.arange(width) % 2).roll(1)
+    t = torch.linspace(-3, 3, 61, dtype=x.dtype)
+    ray = t[:, None] * x[0]
     for layer in range(1, depth):
         # the control is what flip_signs refuses
         flip = flip_signs if odd != "relu" else lambda *given: with_scaled_units("control", *given)
@@ -336,7 +366,14 @@ def sign_and_scale_symmetry(
             flip(flipping, layer, signs)(x), flipping(x)
         )
         scaled = rescale_unit(scaling, layer, width - 1, c)
-        parts[f"scale, layer {layer}"] = equal_to_rounding(scaled(x), scaling(x))
+        seen = {"unit": scaling.activations(ray)[layer][:, -1],
+                f"unit, weights times {c:g}": scaled.activations(ray)[layer][:, -1],
+                "network": scaling(ray)[:, 0]}
+        parts[f"scale, layer {layer}"] = equal_to_rounding(scaled(x), scaling(x)).drawn(
+            *(Series(one, t, values, "other") for one, values in seen.items()),
+            Series("network with the scaled unit", t, scaled(ray)[:, 0], style="points"),
+            x="t, of inputs t x along a ray", y="output",
+        )
         before, after = (one.activations(x)[layer][:, -1] for one in (scaling, scaled))
         parts[f"unit, layer {layer}"] = equal_to_rounding(after, c * before)
     return every(parts)

@@ -252,11 +252,13 @@ def best_knots_claim(
 ) -> Evidence:
     r"""No other knots among the samples interpolate them with a smaller squared error."""
     rng, found, least = seed.torch(), [], []
+    shown: list[Series] = []
+    even = torch.linspace(0, samples - 1, pieces + 1).round().long()
     choices = list(itertools.combinations(range(1, samples - 1), pieces - 1))
     for _ in range(signals):
         x = torch.rand(samples, generator=rng, dtype=torch.float64).add(0.1).cumsum(dim=0)
         y = torch.randn(samples, generator=rng, dtype=torch.float64).cumsum(dim=0)
-        chosen = x[torch.linspace(0, samples - 1, pieces + 1).round().long()]
+        chosen = x[even]
         if knots == "best":
             chosen = best_knots(x, y, pieces)
             far = best_knots(x + 2.0**20, y - 2.0**22, pieces)  # where squares have 13 digits
@@ -265,6 +267,13 @@ def best_knots_claim(
         places = [*ours, *([0, *inner, samples - 1] for inner in choices)]
         fits = np.stack([np.interp(x, x[place], y[place]) for place in places])
         errors = ((fits - y.numpy()) ** 2).sum(axis=1)
+        shown = [
+            Series("one of the signals", x, y),
+            Series(f"{knots} knots", x[ours[0]], y[ours[0]], "blue", "line"),
+            Series("knots at equal distances", x[even], y[even], "bound"),
+        ]
         found += errors[: len(ours)].tolist()
         least += [errors[len(ours) :].min()] * len(ours)
-    return equal_to_rounding(found, least).named("squared error of the best knots")
+    return equal_to_rounding(found, least).named("squared error of the best knots").drawn(
+        *shown, x="place", y="height"
+    )

@@ -40,6 +40,8 @@ from principia.lab.evidence import (
     tends_to,
 )
 from principia.lab.params import Range
+from principia.lab.pictures import Regions as Polygons
+from principia.lab.pictures import Rule
 from principia.lab.seeds import Seed
 from principia.networks.activations import AVU
 from principia.networks.mlp import MLP
@@ -65,10 +67,8 @@ SHAPES = ((1, 6, 4), (2, 5, 1), (2, 7, 3), (3, 3, 2), (3, 8, 2))  # inputs, unit
 @claim(
     controls=[
         Control({"cells": "all off, all on"}, ["patterns"], "two cells"),
-        Control(
-            {"activation": "tanh"}, ["gradient within a cell", "differences within a cell"],
-            "units that bend everywhere",
-        ),
+        Control({"activation": "tanh"}, ["gradient within a cell", "differences within a cell"],
+                "units that bend everywhere"),
     ],
     source="Montúfar, Pascanu, Cho and Bengio 2014",
     misprint=r"only two cells, $X_0$ where all units are off and $X_1$ where all are on",
@@ -91,8 +91,9 @@ def affine_on_cells(
     rises = (first * (x - x[::5].repeat_interleave(5, 0))).sum(dim=1)
     deep, side = _random_network(seed.child("deep"), (2, width, width, 2)), torch.eye(3, 2)
     chain, plane = drawn_anew(_chain(width), rng), randn(rng, 3, 3)
+    found = regions_2d(deep, (-3, 3, -3, 1))
     boxes = [
-        _within(deep, regions_2d(deep, (-3, 3, -3, 1)), [width] * 2, rng, side.roll(1, 0)),
+        _within(deep, found, [width] * 2, rng, side.roll(1, 0)),
         _within(chain, regions_2d(chain, plane=plane), [3, width, width, width + 1], rng, plane),
     ]
     affine, outputs, wrong, areas, repeats = zip(*boxes, strict=True)
@@ -107,7 +108,9 @@ def affine_on_cells(
         ),
         "gradient within a cell": equal_to_rounding(slopes, first),
         "differences within a cell": equal_to_rounding(y, y[::5].repeat_interleave(5) + rises),
-        "layers are affine on polygons": equal_to_rounding(torch.cat(outputs), torch.cat(affine)),
+        "layers are affine on polygons": equal_to_rounding(
+            torch.cat(outputs), torch.cat(affine)
+        ).drawn(Polygons([*found.corners], found.pattern.sum(dim=1).tolist()), x="x₁", y="x₂"),
         "patterns of the polygons": never(np.concatenate(wrong), why="a definition"),
         "one polygon a pattern": never(repeats, why="cells are convex: integers"),
         "the polygons fill the box": equal_to_rounding(areas, [24.0, 4.0]),
@@ -121,8 +124,7 @@ def affine_on_cells(
             "ends": equal_to_rounding(corners[[0, -1]], ends),
             "one pattern": equal(within[0], within[1], tol=0, why="a definition"),
             "another one behind a corner": never(
-                (within[0][1:] == within[0][:-1]).all(dim=1), why="a definition"
-            ),
+                (within[0][1:] == within[0][:-1]).all(dim=1), why="a definition"),
         }),
     })
 
@@ -175,9 +177,14 @@ def zaslavsky_claim(
     planes = [_planes(seed.child(case), *case) for case in cases]
     formula = [sum(math.comb(m, i) for i in range(first, min(m, n) + 1)) for m, n in cases]
     shallow = [len(_polygons(*one)[0]) for one in planes[:3]]
+    cells = [len(arrangement_cells(*one)) for one in planes]
+    names = [f"m = {m}, n = {n}" for m, n in cases]
     return every({
-        "cells": equal([len(arrangement_cells(*one)) for one in planes], formula, tol=0,
-                       why=INTEGERS),
+        "cells": equal(cells, formula, tol=0, why=INTEGERS).drawn(
+            Series("cells", names, cells, style="bars"),
+            Series(f"sum from i = {first}", names, formula, "predicted", "points"),
+            x="hyperplanes", y="cells",
+        ),
         "zaslavsky": equal([zaslavsky(*case) for case in cases], formula, tol=0, why=INTEGERS),
         "polygons": equal(shallow, formula[:3], tol=0, why=INTEGERS),
     })
@@ -220,8 +227,7 @@ def shallow_growth(
         "up to m = n": equal(found, [2**m for m in few], tol=0, why=INTEGERS),
         "at m = n + 1": equal(
             len(arrangement_cells(*_planes(seed, inputs + 1, inputs))), 2 ** (inputs + 1) - 1,
-            tol=0, why=INTEGERS,
-        ),
+            tol=0, why=INTEGERS),
     })
 
 
@@ -255,7 +261,11 @@ def general_position(
     found, area = _polygons(W, b)
     either = torch.cat([arrangement_cells(W, b), found.pattern]).unique(dim=0)
     return every({
-        **{one: equal(counts[one], expected[one], tol=0, why=INTEGERS) for one in expected},
+        **{one: equal(counts[one], expected[one], tol=0, why=INTEGERS).drawn(
+            Series("cells", list(counts), list(counts.values()), style="bars"),
+            Series("formula", list(counts), list(expected.values()), "predicted", "points"),
+            Series("R(m)", list(counts), [zaslavsky(m, n)] * 4, "bound"),
+            x="how hyperplanes lie", y="cells") for one in expected},
         "fewer": at_most(fewer, expected["generic"] - 1, why=INTEGERS),
         "polygons": equal(len(found), zaslavsky(m, 2) - 1, tol=0, why=INTEGERS),
         "polygons fill the box": equal_to_rounding(found.areas.sum(), area),
@@ -266,8 +276,7 @@ def general_position(
 
 @claim(
     control={"weights": "random"},
-    refutes=["one input", "two inputs", "folds counted by hand"],
-    source="Montúfar, Pascanu, Cho and Bengio 2014",
+    refutes=["one input", "two inputs", "folds counted by hand"], source="Montúfar et al. 2014",
     misprint=r"every network has at least $R(m)\lfloor m/n\rfloor^{n(L-1)}$ regions",
 )
 def montufar(
@@ -296,9 +305,7 @@ def montufar(
             Series("bound", deep, bounds[-len(deep):], role="bound"),
             x="hidden layers L", y="regions", log="y",
         ),
-        "two inputs": at_least(
-            [len(one) for one in polygons], large, why=INTEGERS
-        ),
+        "two inputs": at_least([len(one) for one in polygons], large, why=INTEGERS),
         "montufar_bound": equal(
             [montufar_bound(*one) for one in SHAPES], formula, tol=0, why=INTEGERS),
         "the polygons fill the box": equal_to_rounding([one.areas.sum() for one in polygons], 9),
@@ -365,8 +372,7 @@ def lower_not_upper(
             x="hidden layers L", y="regions", log="y",
         ),
         "three units have 4^L, no constant times 3^L": equal(
-            most, [4**L for L in deep], tol=0, why=INTEGERS
-        ),
+            most, [4**L for L in deep], tol=0, why=INTEGERS),
     })
 
 
@@ -394,8 +400,7 @@ def depth_vs_width(
         "one layer": equal(shallow, [m + 1 for m in wide], tol=0, why="m points on a line"),
         "the ratio grows": at_least(ratio[2:], ratio[1:-1], why="exponential over linear"),
         "growth a layer": at_least(
-            counts[-1] / counts[-2], units - 0.5, why="m folds a layer, up to the last piece"
-        ),
+            counts[-1] / counts[-2], units - 0.5, why="m folds a layer, up to the last piece"),
     })
 
 
@@ -421,8 +426,7 @@ def random_nets(
     ).named("corners for each unit").drawn(
         Series("regions", neurons, counts),
         Series("as many as units", [6, max(neurons)], [6, max(neurons)], role="predicted"),
-        x="units of all layers", y="regions on a line", log="xy",
-    )
+        x="units of all layers", y="regions on a line", log="xy")
 
 
 @claim(
@@ -446,9 +450,14 @@ def affine_at_infinity(
             steps = torch.linspace(last, 1, 5, dtype=torch.float64)[:, None]
             rises = net(steps * ray).diff(dim=0)
             straight.append((rises.diff(dim=0).abs().max() / (1 + rises.abs().max())).detach())
-    confident = at_least(
-        torch.cat(certain).double().mean(), 0.95,
-        why="all but the rays along which two classes rise equally fast",
+    sizes = torch.logspace(-3, 4, 40, dtype=torch.float64)
+    beams = randn(rng, 5, 1, inputs) * sizes[:, None]  # (5, 40, inputs)
+    sure = net(beams).softmax(dim=-1).amax(dim=-1)
+    why = "all but the rays along which two classes rise equally fast"
+    confident = at_least(torch.cat(certain).double().mean(), 0.95, why=why).drawn(
+        *(Series(f"ray {k}", sizes, one, "other") for k, one in enumerate(sure, start=1)),
+        Rule("certain", y=0.999), x="distance from 0", y="probability of the class that wins",
+        log="x",
     )
     if activation == "tanh":
         return every({"confidence at 10^4": confident})

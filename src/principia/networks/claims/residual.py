@@ -78,9 +78,13 @@ def identity_at_zero(
                 rng=rng,
             ).double()
             shortcut = "x" if extra is None else f"Vx, {extra} more outputs"
+            y = layer(x) + kept
             parts[f"{name}, {shortcut}"] = equal(
-                layer(x) + kept, functional.pad(x, (0, extra or 0)), tol=0,
-                why="exact: φ(0) - φ(0) is 0",
+                y, functional.pad(x, (0, extra or 0)), tol=0, why="exact: φ(0) - φ(0) is 0"
+            ).drawn(
+                Series(f"{name} layer", x[:, 0], y[:, 0]),
+                Series("identity", x[:, 0].sort()[0], x[:, 0].sort()[0], "predicted"),
+                x="first input", y="first output",
             )
     net = ResidualMLP(dim, width=dim, depth=5, n_out=dim, alpha=0.0, rng=rng).double()
     affine = net.leave(net.enter(x))
@@ -100,7 +104,7 @@ def projected_residual(
     offset: Literal["φ(0)", "none"] = "φ(0)",
 ) -> Evidence:
     r"""$Vx+[\varphi(Wx+b)-\varphi(0)]$ changes the width; $V=I$ recovers the residual layer."""
-    rng, parts = seed.torch(), {}
+    rng, parts, shares = seed.torch(), {}, torch.linspace(0, 1, 21)
     x = randn(rng, points, n)
     for name in SIGMOID_FIRST:
         phi = ACTIVATIONS[name].module()
@@ -114,9 +118,15 @@ def projected_residual(
                 _set(parameter, randn(rng, *parameter.shape))
             linear = layer.branch.linear
             V = torch.eye(n).to(x) if layer.shortcut is None else layer.shortcut.weight
-            bent = phi(torch.einsum("mn,bn->bm", linear.weight, x) + linear.bias)
+            field = torch.einsum("mn,bn->bm", linear.weight, x) + linear.bias
+            added = [(phi(t * field) - rest).norm(dim=1).mean() for t in shares]
+            without = [phi(t * field).norm(dim=1).mean() for t in shares]
             parts[f"{name}, {kind}"] = equal_to_rounding(
-                torch.einsum("mn,bn->bm", V, x) + bent - rest, layer(x)
+                torch.einsum("mn,bn->bm", V, x) + phi(field) - rest, layer(x)
+            ).drawn(
+                Series(f"{name}, less {offset}", shares, added, style="line"),
+                Series("as printed, φ(0) left in", shares, without, "bound"),
+                x="size of W and b", y="distance of the layer from Vx",
             )
     return every({**parts, **_with_defaults(seed.child("defaults"), m)})
 
@@ -234,11 +244,16 @@ def skip_gradient_product(
         formula += [torch.outer(down, y[k - 1]), down]
         products.append(product)
     found = [skip_jacobian(net, x, since=k) for k in range(1, depth + 1)]
+    layers = range(1, depth + 1)
     flat = [torch.cat([part.flatten() for part in all_parts]) for all_parts in (exact, formula)]
     batch = randn(rng, 2, 3, dim).requires_grad_()
     jacobians = torch.func.vmap(torch.func.vmap(torch.func.jacrev(net)))(batch)
     return every({
-        "gradients of all Θ": equal_to_rounding(*flat),
+        "gradients of all Θ": equal_to_rounding(*flat).drawn(
+            Series("autograd", layers, [one.norm() for one in exact[::2]]),
+            Series(f"product, {order}", layers, [one.norm() for one in formula[::2]], "predicted"),
+            x="layer k", y="norm of the gradient by its weights",
+        ),
         "skip_jacobian since k": equal_to_rounding(torch.stack(found), torch.stack(products)),
         "skip_jacobian since the input": equal_to_rounding(
             skip_jacobian(net, batch), jacobians
@@ -326,6 +341,7 @@ def dense_width(
     if join == "add":
         joined, joined_widths = _bent_network(rng, n, depth, "tanh", 1.0), [n] * (depth + 1)
     jacobian: Any = torch.autograd.functional.jacobian(joined, x)
+    behind = range(depth + 1)
     rows = [block, DenseBlock(n, growth=growth, depth=depth, rng=rng).double()]
     batch = randn(rng, 2, 3, n)
     alone = [torch.stack([one(row) for row in batch.flatten(0, 1)]) for one in rows]
@@ -337,6 +353,10 @@ def dense_width(
         "widths": equal(
             [*joined_widths, *widths], 2 * [n + layer * growth for layer in range(depth + 1)],
             tol=0, why="a count, by the block and of what its layers have made",
+        ).drawn(
+            Series(join, behind, joined_widths),
+            Series("n + l g", behind, [n + layer * growth for layer in behind], "predicted"),
+            x="layers l", y="width",
         ),
         "recursion": equal_to_rounding(block(x), torch.cat(made)),
         "a batch": equal_to_rounding(

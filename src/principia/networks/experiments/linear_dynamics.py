@@ -1,5 +1,6 @@
 r"""Linear dynamics: what it reaches on data."""
 
+import functools
 from typing import Annotated
 
 import numpy as np
@@ -12,8 +13,11 @@ from principia.lab import figures
 from principia.lab.data.digits import digits
 from principia.lab.data.mnist import mnist
 from principia.lab.evidence import Plot, Series
+from principia.lab.heroes import hero
 from principia.lab.params import Range
+from principia.lab.pictures import Label, Matrix, Panels
 from principia.lab.runs import Run, at_least_goal, at_most_goal, experiment
+from principia.lab.seeds import Seed
 from principia.networks.claims.linear_dynamics import (
     STEP,
     crossings,
@@ -27,12 +31,82 @@ from principia.networks.linear_dynamics import (
     Whitener,
     aligned_init,
     cross_moment,
+    linear_flow,
     mode_flow,
     mode_strengths,
 )
 
 TINY_START = 1e-6  # scale of the weights that know nothing of the modes
 CHUNKS = 50  # of a long descent, between which its progress is told
+
+THINGS = ("canary", "robin", "salmon", "sole", "oak", "pine", "rose", "daisy")
+TRAITS = ("grows", "moves", "roots", "flies", "swims", "bark", "petals", "yellow", "red", "pink",
+          "flat", "acorns", "needles", "thorns", "white")  # of all, halves, pairs and single things
+LEVELS = {"that all grow": "blue", "animal or plant": "green", "bird or fish": "orange",
+          "canary or robin": "purple"}
+SIZES = (1, 1, 2, 4)  # modes of each level
+MOMENTS, LONG = 24, 8.0  # frames, and the time that they take
+UNKNOWN = 0.4  # a trait that is off by more counts as wrong
+
+
+@hero(moves="time", frames=MOMENTS + 1)
+def broad_before_fine(
+    seed: Seed, *, start: Annotated[float, Range(0.003, 0.4)] = 0.01,
+    hidden: Annotated[int, Range(1, 16)] = 8, time: Annotated[int, Range(0, MOMENTS)] = 10,
+) -> Panels:
+    """One layer learns everything at once; two wait, then learn broad distinctions before fine.
+
+    Args:
+        start: Size of the random weights at time 0; large ones leave no stages.
+        hidden: Units between the two layers; with few, fine distinctions are never learned.
+        time: How long both have learned, in thirds.
+    """
+    truth, times, tables, strengths = _taught(seed, start, hidden)
+    at = round(time / MOMENTS * (len(times) - 1))
+    plots, curves = [], []
+    for name, table, shares in zip(("one layer", "two layers"), tables, strengths, strict=True):
+        off = (table[at] - truth).abs()
+        cells = torch.where(off > UNKNOWN, off, -table[at].clamp(0, 1))
+        plots.append(Plot(
+            (Matrix(cells, THINGS, TRAITS, signed=True, low=-1, high=1),),
+            title=f"{name}: {int((off > UNKNOWN).sum())} traits still wrong (red)",
+            x_range=(-0.5, 14.5), y_range=(-0.5, 7.5),
+        ))
+        level = [color for color, size in zip(LEVELS.values(), SIZES, strict=True)
+                 for _ in range(size)]
+        lines = [Series("", times[::6], share[::6], color, "line")  # type: ignore[arg-type]
+                 for share, color in zip(shares.T, level, strict=True)]
+        now = Series("", [times[at]] * len(level), shares[at], "ink", "points")
+        curves.append((*lines, now))
+    words = [Label(words, 4.5, 0.7 - 0.2 * k, color)  # type: ignore[arg-type]
+             for k, (words, color) in enumerate(LEVELS.items())]
+    for marks in ((*curves[0], *words), curves[1]):
+        plots.append(Plot(
+            marks, x="time", y="share learned", x_range=(0, LONG), y_range=(-0.2, 1.3),
+        ))
+    return Panels(tuple(plots), columns=2)
+
+
+@functools.lru_cache(maxsize=4)  # all frames are moments of one lesson
+def _taught(
+    seed: Seed, start: float, hidden: int
+) -> tuple[Tensor, Tensor, tuple[Tensor, ...], tuple[Tensor, ...]]:
+    """Teach one layer and two; give the truth, times, the tables and the strengths of the modes."""
+    n = len(THINGS)
+    groups = (torch.ones(n, 1), *(torch.eye(k).repeat_interleave(n // k, dim=0) for k in (2, 4, n)))
+    truth = torch.cat(groups, dim=1).double()  # (things, traits)
+    Gamma = cross_moment(n**0.5 * torch.eye(n).double(), truth)
+    U, s, Vh = torch.linalg.svd(Gamma, full_matrices=False)
+    Q, W = (start * normal(seed.child(side), *shape)
+            for side, shape in {"Q": (len(Gamma), hidden), "W": (hidden, n)}.items())
+    lr = LONG / 240
+    Qs, Ws = TwoLayerLinear(Q, W).descend(Gamma, lr=lr, steps=240)
+    times = lr * torch.arange(len(Qs)).double()
+    one = linear_flow(Q @ W, Gamma, times)
+    eye = torch.eye(n).double().expand(len(times), n, n)
+    strengths = mode_strengths(one, eye, U, Vh.mT) / s, mode_strengths(Qs, Ws, U, Vh.mT) / s
+    tables = tuple(n**0.5 * A.mT for A in (one, Qs @ Ws))
+    return truth, times, tables, strengths
 
 
 @experiment(

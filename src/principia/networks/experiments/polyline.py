@@ -1,6 +1,8 @@
 r"""Polylines: what it reaches on data."""
 
-from typing import Annotated
+import functools
+import math
+from typing import Annotated, Literal
 
 import torch
 import torch.nn.functional as F
@@ -10,8 +12,12 @@ from principia.lab import figures
 from principia.lab.data.photographs import photographs
 from principia.lab.data.speech import spoken_digit
 from principia.lab.evidence import Plot, Series
-from principia.lab.params import Range
+from principia.lab.heroes import hero
+from principia.lab.params import Range, UnitInterval
+from principia.lab.pictures import Label, Panels
+from principia.lab.pictures.marks import Color
 from principia.lab.runs import Run, at_most_goal, experiment
+from principia.lab.seeds import Seed
 from principia.lab.training import Supervised, fit, rmse
 from principia.networks.claims.polyline import Pieces
 from principia.networks.polyline import (
@@ -21,6 +27,73 @@ from principia.networks.polyline import (
     fit_values,
     interpolate,
 )
+
+COLORS: tuple[Color, ...] = ("blue", "green", "orange", "purple", "teal", "pink", "lime")
+FAR = 0.12  # from the curve: what is drawn red
+
+
+@hero(moves="walker", frames=25)
+def one_bend_one_unit(
+    seed: Seed, *, pieces: Annotated[int, Range(2, 16)] = 10,
+    knots: Literal["best", "equal"] = "best", walker: UnitInterval = 0.6,
+) -> Panels:
+    """Every bend of a polyline is one rectifier that wakes up there and stays awake.
+
+    Args:
+        pieces: Straight pieces, one more than there are rectifiers; two are too few.
+        knots: Whether the bends are at the best places or at equal distances.
+        walker: How far a walker has come; rectifiers behind it are awake.
+    """
+    x, y, fit = _fitted(seed, pieces, knots)
+    net = fit.module("relu")
+    units = (net.c * net.phi(net.w * x[:, None] + net.biases)).detach()  # (n, pieces - 1)
+    first = (net.a * x + net.b).detach()
+    bends, heights = fit.knots[1:-1], fit.values[1:-1]
+    awake, behind = bends <= walker, x <= walker
+    so_far = first + units[:, awake].sum(dim=1)
+    wrong = behind & ((so_far - y).abs() > FAR)
+    now = so_far[behind][-1]
+    colors: list[Color] = [COLORS[unit % len(COLORS)] for unit in range(pieces - 1)]
+    shown = [behind & (x >= bend) for bend in bends]
+    walk = (
+        Series("", x, y, "gray", "line"),
+        Series("", x[~behind][::4], so_far[~behind][::4], "gray", "points"),
+        Series("", x[behind], so_far[behind], "ink", "line"),
+        Series("", x, torch.where(wrong, so_far, math.nan), "red", "line"),
+        *(Series("", bends[[k]][awake[[k]]], heights[[k]][awake[[k]]], color, "points")
+          for k, color in enumerate(colors)),
+        Series("", x[behind][-1:], now[None], "ink", "points"),
+        Label("walker", x[behind][-1:], now[None], "ink", side="left"),
+    )
+    ramps = (
+        Series("", x[behind], first[behind], "ink", "line"),
+        *(Series("", x[one], units[one, k], color, "line")
+          for k, (one, color) in enumerate(zip(shown, colors, strict=True))),
+        *(Series("", bends[[k]][awake[[k]]], [0.0] * int(awake[k]), color, "points")
+          for k, color in enumerate(colors)),
+    )
+    low, high = float(units.min()), float(units.max())
+    return Panels((
+        Plot(walk, x="place", y="height", x_range=(0, 1), y_range=(-2.7, 2.7),
+             title="their sum: the polyline; beyond the walker it would go straight on"),
+        Plot(ramps, x="place", y="height", x_range=(0, 1),
+             y_range=(1.1 * min(low, -1.0), 1.1 * max(high, 1.0)),
+             title=f"{int(awake.sum())} of {pieces - 1} rectifiers are awake"),
+    ), columns=1)
+
+
+@functools.lru_cache(maxsize=4)
+def _fitted(
+    seed: Seed, pieces: int, knots: Literal["best", "equal"]
+) -> tuple[Tensor, Tensor, Polyline]:
+    """Draw hills with a cliff, and fit a polyline to them."""
+    phases = 2 * math.pi * torch.rand(3, generator=seed.torch()).double()
+    x = torch.linspace(0, 1, 121).double()
+    waves = 2 * math.pi * torch.tensor([[1.0], [2.0], [4.0]]) * x + phases[:, None]
+    y = 0.5 * waves.sin().sum(dim=0) + torch.tanh(20 * (x - 0.5))
+    if knots == "equal":
+        return x, y, fit_values(x, y, torch.linspace(0, 1, pieces + 1).double())
+    return x, y, fit_values(x, y, best_knots(x, y, pieces))
 
 
 @experiment(
