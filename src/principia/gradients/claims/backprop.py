@@ -210,7 +210,8 @@ def layer_jacobian_claim(
                 side.append(one.flatten())
         parts[name] = equal_to_rounding(*map(torch.cat, sides))
     places = [(left, 0, left + n, n) for left in (0, n + 1)]
-    pair = shown.get("relu") or next(iter(shown.values()))  # whose zeros show where the slopes stand
+    # the zeros of rectifiers show best on which side the slopes stand
+    pair = shown.get("relu") or next(iter(shown.values()))
     images = [Image(J, signed=True, low=-1, high=1, place=place)
               for J, place in zip(pair, places, strict=True)]
     titles = Label((order, "by autograd"), (n / 2, 1.5 * n + 1), (n, n), side="above")

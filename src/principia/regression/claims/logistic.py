@@ -160,7 +160,7 @@ def two_forms(
         "labels -1 and +1": equal_to_rounding(converted, of_signs),
         "of which a note tells": equal(len(noted), 2, tol=0, why="one for each of two calls"),
         "finite": never(~loss.isfinite(), why="the loss of 1e4 is 1e4 or 0").drawn(
-            Series(form, margin[seen], loss[seen]), Rule("loses a point here", x=0, role="gray"),
+            Series(form, margin[seen], loss[seen]), Rule("wrong | right side", x=0, role="gray"),
             Series("max(0, -margin)", margin.sort().values, F.relu(-margin.sort().values),
                    "predicted"), x="margin, in float32", y="loss, where it is finite"),
         "far away": equal(
