@@ -78,8 +78,8 @@ GAPS: Mapping[str, Any] = {"x": "random graph", "y": "largest difference from to
 def _gaps(name: str, pairs: Sequence[Tensor]) -> tuple[Series, Series]:
     """Draw the largest difference of each graph, beside the rounding of numbers of size 1."""
     largest = [float((found - exact).abs().max()) + 1e-17 for found, exact in pairs]
-    ends = [0, len(pairs)]
-    return Series(name, range(len(pairs)), largest), Series("rounding", ends, [2**-52] * 2, "bound")
+    few = Series("a few roundings", [0, len(pairs)], [1e-15] * 2, "bound")
+    return Series(name, range(len(pairs)), largest), few
 
 
 def _at_corners(seed: Seed) -> Tensor:

@@ -54,7 +54,7 @@ from principia.lab.evidence import (
     never,
 )
 from principia.lab.params import Choice, Range
-from principia.lab.pictures import Image, Label, Plot, Rule
+from principia.lab.pictures import Image, Label, Plot
 from principia.lab.seeds import Seed
 from principia.networks.activations import ACTIVATIONS, Activation
 from principia.networks.mlp import MLP, ActivationName
@@ -94,7 +94,8 @@ def every_layer(
             ours.append(_pulled(tried.apply, ends, delta[:2, :2]))
             theirs.append(_pulled(row.reference, ends, delta[:2, :2]))
     parts = {"gradients of torch": equal_to_rounding(torch.cat(ours), torch.cat(theirs)).drawn(
-        Series("largest difference", [*failed], gaps), Rule("float64", y=2.0**-52),
+        Series("largest difference", [*failed], gaps),
+        Series("a few roundings", [*failed], [1e-15] * len(failed), "bound"),
         x="layer", y="largest difference from torch", log="y")}
     if layer in ("all", "residual"):
         x, delta = randn(rng, 2, 5, 4)

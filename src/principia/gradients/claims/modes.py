@@ -47,7 +47,7 @@ from principia.lab.evidence import (
     slope,
 )
 from principia.lab.params import Range
-from principia.lab.pictures import Image, Label, Plot, Rule
+from principia.lab.pictures import Image, Label, Plot
 from principia.lab.seeds import Seed
 from principia.networks.mlp import MLP, ActivationName
 
@@ -240,12 +240,13 @@ def hessian_vector(
             why = "three gradients of two evaluations each, and one to spare"
             once = count_flops(f, x)[0]
             parts["inputs: flops / flops of f"] = at_most(flops / once, 7.0, why=why)
+    kinds = [f"{len(x)} {name}" for name, (_, x) in cases.items()]
     whole, by_differences = torch.cat(found_all), torch.cat(quotients)
     return every({
         "Hv": equal_to_rounding(whole, torch.cat(exact)).drawn(
-            Series(how, [f"{len(x)} {name}" for name, (_, x) in cases.items()], costs,
-                   style="bars"),
-            Rule("three gradients", y=3), x="derivatives by", y="flops / flops of a gradient"),
+            Series(how, kinds, costs, style="bars"),
+            Series("three gradients", kinds, [3, 3], "bound"),
+            x="derivatives by", y="flops / flops of a gradient"),
         "differences of gradients": equal(
             by_differences, whole, tol=1e-6 * (1 + float(whole.abs().max())), why=DIFFERENCES
         ),
