@@ -39,6 +39,7 @@ from principia.gradients.backprop import (
 from principia.lab.draws import randn
 from principia.lab.evidence import Evidence, Series, at_most, claim, equal, equal_to_rounding, every
 from principia.lab.params import Choice, Range
+from principia.lab.pictures import Image, Label, Plot
 from principia.lab.seeds import Seed
 from principia.networks.activations import ACTIVATIONS
 from principia.networks.mlp import MLP, ActivationName
@@ -193,7 +194,7 @@ def layer_jacobian_claim(
     order: Literal["diag(φ̇) W", "W diag(φ̇)"] = "diag(φ̇) W",
 ) -> Evidence:
     r"""A layer's Jacobian is $\partial F/\partial x=\mathrm{diag}(\dot\varphi(Wx+b))\,W$."""
-    rng, parts = seed.torch(), {}
+    rng, parts, shown = seed.torch(), {}, {}
     x = randn(rng, batch, n)
     for name in BENT if activation == "all" else (activation,):
         sides: list[list[Tensor]] = [[], []]
@@ -204,10 +205,17 @@ def layer_jacobian_claim(
                 found = W * ACTIVATIONS[name].derivative(F.linear(x, W, b))[:, None]
             layer = functools.partial(_layer, ACTIVATIONS[name].module(), b, W)
             exact = torch.func.vmap(torch.func.jacrev(layer))(x)
+            shown.setdefault(name, (found[0], exact[0]))
             for side, one in zip(sides, (found, exact), strict=True):
                 side.append(one.flatten())
         parts[name] = equal_to_rounding(*map(torch.cat, sides))
-    return every(parts)
+    places = [(left, 0, left + n, n) for left in (0, n + 1)]
+    # the zeros of rectifiers show best on which side the slopes stand
+    pair = shown.get("relu") or next(iter(shown.values()))
+    images = [Image(J, signed=True, low=-1, high=1, place=place)
+              for J, place in zip(pair, places, strict=True)]
+    titles = Label((order, "by autograd"), (n / 2, 1.5 * n + 1), (n, n), side="above")
+    return every(parts).pictured(Plot((*images, titles), bare=True, square=True))
 
 
 def _layer(phi: nn.Module, b: Tensor, W: Tensor, x: Tensor, gain: Tensor | float = 1.0) -> Tensor:
@@ -241,7 +249,7 @@ def transpose_needed(
         by_gain.append(torch.einsum("bpi,bi->p", turn(of_gain), delta))
         gain_exact += torch.autograd.grad(layer(W, h, gain), gain, delta)
     return every({
-        "δ through the layers": _same_layers(_chain(jacobians, deltas[-1]), deltas),
+        "δ through the layers": _same_layers(_chain(jacobians, deltas[-1]), deltas, product),
         "[∂F/∂θ]ᵀδ, a gain of each input": _same_layers(by_gain, gain_exact),
         "[∂F/∂θ]ᵀδ, weights": _same_layers(by_weight, by_rule),
         "error_signals": _same_layers(error_signals(mlp, x, y, F.mse_loss), deltas),
@@ -259,13 +267,19 @@ def _square_network(
     return mlp, x, y, [(one.weight.detach(), one.bias.detach(), h.detach()) for one, h in triples]
 
 
-def _same_layers(found: Sequence[Tensor], exact: Sequence[Tensor]) -> Evidence:
+def _same_layers(found: Sequence[Tensor], exact: Sequence[Tensor], name: str = "") -> Evidence:
     """Compare layer by layer, each at its own scale: signals may shrink on their way."""
     scales = [one.abs().max() for one in exact]
-    return equal_to_rounding(*(
+    same = equal_to_rounding(*(
         torch.cat([(one / scale).flatten() for one, scale in zip(side, scales, strict=True)])
         for side in (found, exact)
     ))
+    angles = [F.cosine_similarity(one.flatten(), other.flatten(), dim=0)
+              for one, other in zip(found, exact, strict=True)]
+    layers = range(len(found))
+    return same if not name else same.pictured(Plot((
+        Series(name, layers, angles), Series("the same", layers, [1] * len(layers), "predicted"),
+    ), "layer", "cosine between error signal and autograd's", y_range=(-1.1, 1.1)))
 
 
 def _chain(matrices: Sequence[Tensor], delta: Tensor) -> list[Tensor]:
@@ -299,7 +313,7 @@ def one_layout(
     turn = torch.adjoint if recursion == "transposed" else torch.clone
     by_columns = _chain([turn(D) for D in denominator], deltas[-1])
     return every({
-        "both layouts": _same_layers(by_columns, by_rows),
+        "both layouts": _same_layers(by_columns, by_rows, recursion),
         "numerator layout and autograd": _same_layers(by_rows, deltas),
         "one is the other transposed": _same_layers([D.mT for D in denominator], numerator),
     })
@@ -325,5 +339,11 @@ def batch_gradient_is_mean(
         samples = torch.cat([one.flatten(1) for one in each.values()], dim=1)  # (B, parameters)
         joined = samples.mean(dim=0) if over_batch == "mean" else samples.sum(dim=0)
         whole = parameters_to_vector(backprop(mlp, x, y, loss)[1].values())
-        parts[loss.__name__] = equal_to_rounding(whole, joined)
+        few = range(min(40, len(whole)))
+        parts[loss.__name__] = equal_to_rounding(whole, joined).drawn(
+            Series("of each sample", [*few] * batch, samples[:, few].flatten(), "gray", "points"),
+            Series("of the mean loss", few, whole[few]),
+            Series(f"{over_batch} over the samples", few, joined[few], "predicted"),
+            x="weight", y="gradient",
+        )
     return every(parts)

@@ -80,8 +80,17 @@ def deep_linear_gradient_claim(
         Ws, moments = _weights(net), (X.mT @ X / samples, X.mT @ Y / samples)
         found = _flat([deep_linear_gradient(Ws, *moments, number) for number in numbers])
         by_function.append((found, _autograd(net, X, Y)))
+    errors = [
+        [float((one - exact).abs().max() / exact.abs().max()) + 1e-17 for one, exact in pairs]
+        for pairs in (by_formula, by_function)
+    ]
+    depths = [*range(depth, 0, -1)]
     return every({
-        "formula": equal_to_rounding(*map(_flat, zip(*by_formula, strict=True))),
+        "formula": equal_to_rounding(*map(_flat, zip(*by_formula, strict=True))).drawn(
+            Series(f"formula, {sides}", depths, errors[0]),
+            Series("deep_linear_gradient", depths, errors[1], "green", "points"),
+            x="layers", y="largest relative difference from autograd", log="y",
+        ),
         "deep_linear_gradient": equal_to_rounding(*map(_flat, zip(*by_function, strict=True))),
     })
 
@@ -136,8 +145,14 @@ def sufficient_statistics(
     gradient, mixed = _autograd(net, X, Y), _autograd(net, mix @ X, mix @ Y)
     compressed = _autograd(net, few[:, :inputs], few[:, inputs:])
     moments = deep_linear_gradients(_weights(net), X.mT @ X / samples, X.mT @ Y / samples)
+    shown = range(min(50, len(gradient)))
     return every({
-        "samples mixed by an orthogonal matrix": equal_to_rounding(mixed, gradient),
+        "samples mixed by an orthogonal matrix": equal_to_rounding(mixed, gradient).drawn(
+            Series(f"from all {samples} samples", shown, gradient[shown], "predicted"),
+            Series("samples mixed", shown, mixed[shown]),
+            Series(f"from {len(few)} samples", shown, compressed[shown], "orange", "points"),
+            x="weight", y="gradient",
+        ),
         f"{len(few)} samples instead of {samples}": equal_to_rounding(compressed, gradient),
         "from the moments": equal_to_rounding(_flat(moments), gradient),
     })

@@ -45,6 +45,7 @@ from principia.lab.evidence import (
     never,
 )
 from principia.lab.params import Range
+from principia.lab.pictures import Rule
 from principia.lab.seeds import Seed
 from principia.networks.mlp import MLP
 
@@ -67,7 +68,18 @@ def any_graph(
         else:
             totals = sent_back(out, users_first(out), overwrite=True)
         pairs.append(_scaled(totals, leaves, exact))
-    return equal_to_rounding(*torch.stack(pairs, dim=1)).named("gradients by the leaves")
+    found = equal_to_rounding(*torch.stack(pairs, dim=1)).named("gradients by the leaves")
+    return found.drawn(*_gaps(at_fan_outs, pairs[1:]), **GAPS)
+
+
+GAPS: Mapping[str, Any] = {"x": "random graph", "y": "largest difference from torch", "log": "y"}
+
+
+def _gaps(name: str, pairs: Sequence[Tensor]) -> tuple[Series, Series]:
+    """Draw the largest difference of each graph, beside the rounding of numbers of size 1."""
+    largest = [float((found - exact).abs().max()) + 1e-17 for found, exact in pairs]
+    few = Series("a few roundings", [0, len(pairs)], [1e-15] * 2, "bound")
+    return Series(name, range(len(pairs)), largest), few
 
 
 def _at_corners(seed: Seed) -> Tensor:
@@ -143,8 +155,13 @@ def sums_over_paths(
     counts = [len(products[leaves[0]]), ways[len(graph) - 1]]
     carried = [node["value"] for _, node in graph.nodes(data=True)][: len(leaves)]
     carried += [node["gradient"] for _, node in graph.nodes(data=True)][: len(leaves)]
+    numbers = range(len(leaves))
     return every({
-        "sum over paths": equal_to_rounding(torch.stack(sums), exact),
+        "sum over paths": equal_to_rounding(torch.stack(sums), exact).drawn(
+            Series(f"sum over {paths} paths", numbers, [float(one[0]) for one in sums]),
+            Series("torch", numbers, exact[:, 0], "predicted"),
+            Rule(f"from here {len(products[leaves[0]])} paths", x=0, role="gray"),
+            x="leaf of the ladder", y="derivative of the output"),
         "reverse mode": equal_to_rounding(torch.stack(reverse), exact),
         "paths": equal(counts, 2.0**rungs, tol=0, why="a count: two ways on at every rung"),
         "nodes": equal_to_rounding(torch.stack(carried), torch.cat([values, exact])),
@@ -265,7 +282,8 @@ def order_matters(
         turn = {node: k for k, node in enumerate(visits)}
         early += [turn[edge.source] < turn[node] for node in visits for edge in node.edges]
     return every({
-        "gradients": equal_to_rounding(*torch.stack(pairs, dim=1)),
+        "gradients": equal_to_rounding(*torch.stack(pairs, dim=1)).drawn(
+            *_gaps(order, pairs), **GAPS),
         "edges to a variable visited before": never(early, why="that is what the order is for"),
     })
 

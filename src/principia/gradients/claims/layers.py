@@ -54,6 +54,7 @@ from principia.lab.evidence import (
     never,
 )
 from principia.lab.params import Choice, Range
+from principia.lab.pictures import Image, Label, Plot
 from principia.lab.seeds import Seed
 from principia.networks.activations import ACTIVATIONS, Activation
 from principia.networks.mlp import MLP, ActivationName
@@ -75,7 +76,7 @@ def every_layer(
 
     So it is for a network of such layers, for each sample alone, too.
     """
-    rng, ours, theirs, failed = seed.torch(), [], [], {}
+    rng, ours, theirs, failed, gaps = seed.torch(), [], [], {}, []
     for name in LAYERS if layer == "all" else (layer,):
         row = LAYERS[name]
         tried = row
@@ -87,11 +88,15 @@ def every_layer(
         delta = randn(rng, *row.reference(*operands).shape)
         ours.append(_pulled(tried.apply, operands, delta))
         theirs.append(_pulled(row.reference, operands, delta))
+        gaps.append(float((ours[-1] - theirs[-1]).abs().max()) + 1e-17)
         if name == "hardtanh":  # torch takes 0 on the kinks, too
             ends = [torch.tensor([[-1.0, 1.0], [0.5, -3.0]]).double().requires_grad_()]
             ours.append(_pulled(tried.apply, ends, delta[:2, :2]))
             theirs.append(_pulled(row.reference, ends, delta[:2, :2]))
-    parts = {"gradients of torch": equal_to_rounding(torch.cat(ours), torch.cat(theirs))}
+    parts = {"gradients of torch": equal_to_rounding(torch.cat(ours), torch.cat(theirs)).drawn(
+        Series("largest difference", [*failed], gaps),
+        Series("a few roundings", [*failed], [1e-15] * len(failed), "bound"),
+        x="layer", y="largest difference from torch", log="y")}
     if layer in ("all", "residual"):
         x, delta = randn(rng, 2, 5, 4)
         add = ResidualFn.apply
@@ -181,7 +186,12 @@ def linear_layer(
     ends = randn(rng, batch, width + 1)
     of_plain = [_pulled(lambda W, x, f=f: f(x, W), plain, ends) for f in (LinearFn.apply, F.linear)]
     return every({
-        "W, a batch": equal_to_rounding(outer.flatten(), by_torch[1]),
+        "W, a batch": equal_to_rounding(outer.flatten(), by_torch[1]).pictured(Plot((
+            Image(outer, signed=True, place=(0, 0, width, width)),
+            Image(by_torch[1].view_as(W), signed=True, place=(width + 1, 0, 2 * width + 1, width)),
+            Label((weights, "gradient of torch by W"), (width / 2, 1.5 * width + 1), (width, width),
+                  side="above"),
+        ), bare=True, square=True)),
         "W, one sample": equal_to_rounding(one.flatten(), single),
         "x": equal_to_rounding((delta @ back).flatten(), by_rule[0]),
         "b": equal_to_rounding(delta.sum(dim=0), by_rule[2]),
@@ -282,7 +292,11 @@ def broadcasting_sums(
         of_copies = _pulled(torch.add, [copies], delta, x).view_as(x)
         joined = of_copies.sum(dim=axes) if over_axes == "sum" else of_copies.mean(dim=axes)
         by_torch = _pulled(torch.add, [a], delta, x)
-        parts[name] = equal_to_rounding(joined.flatten(), by_torch)
+        entries = range(len(by_torch))
+        parts[name] = equal_to_rounding(joined.flatten(), by_torch).drawn(
+            Series(f"{over_axes} over its uses", entries, joined.flatten(), style="bars"),
+            Series("torch", entries, by_torch, "predicted", "points"),
+            x=f"entry of {name}", y="gradient")
         ours.append(_pulled(lambda a, x: BroadcastAddFn.apply(x, a), [a], delta, x))
         theirs.append(by_torch)
     return every(parts | {"BroadcastAddFn": equal_to_rounding(_flat(ours), _flat(theirs))})
@@ -322,7 +336,8 @@ def relu_at_zero(
     return every({
         "lines above ReLU": never(above, why="a line below a convex function: a definition").drawn(
             Series("ReLU", grid, grid.relu(), style="line"),
-            Series(f"slope {value:g}", grid, value * grid, "bound"), x="z", y="",
+            Series(f"slope {value:g}", grid, value * grid, "bound"),
+            x="field z", y="output, and a line through 0",
         ),
         "torch and the table at 0": equal(
             torch.cat([_pulled(torch.relu, leaf, delta), of_table]), 0, tol=0, why="a choice"

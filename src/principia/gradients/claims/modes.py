@@ -47,6 +47,7 @@ from principia.lab.evidence import (
     slope,
 )
 from principia.lab.params import Range
+from principia.lab.pictures import Image, Label, Plot
 from principia.lab.seeds import Seed
 from principia.networks.mlp import MLP, ActivationName
 
@@ -81,10 +82,15 @@ def same_numbers(
     dual = f(DualNumber(x[:, None], eye))  # all columns at once
     ends = [vmap(f)(x + step * eye) for step in (STEP, -STEP)]
     differences = (ends[0] - ends[1]).mT / (2 * STEP)
+    n, top = inputs, len(reverse)
+    images = [Image(J, signed=True, low=-1, high=1, place=(k * (n + 1), 0, k * (n + 1) + n, top))
+              for k, J in enumerate((dual.tangent, forward, reverse))]
+    titles = Label(("dual numbers", "forward", "reverse"), [n * k + n / 2 + k for k in range(3)],
+                   [top] * 3, side="above")
     return every({
         "dual numbers, forward and reverse": equal_to_rounding(
             torch.stack([dual.tangent, forward]), torch.stack([reverse, reverse])
-        ),
+        ).pictured(Plot((*images, titles), bare=True, square=True)),
         "values of the dual numbers": equal_to_rounding(dual.value[:, 0], f(x)),
         "differences and reverse": equal(
             differences, reverse, tol=1e-6 * (1 + float(reverse.abs().max())), why=DIFFERENCES
@@ -216,13 +222,14 @@ def hessian_vector(
         "inputs": (lambda x: net(x)[0], randn(rng, inputs)),
         "weights": loss_of_weights(net, lambda out: out.square().mean(), batch),
     }
-    parts, exact, found_all, quotients = {}, [], [], []
+    parts, exact, found_all, quotients, costs = {}, [], [], [], []
     for name, (f, x) in cases.items():
         v = randn(rng, len(x))
         find = hvp if how == "hvp" else lambda f, x, v: plain_jacobian(grad(f), x, "forward") @ v
         gradient = grad(f)
         differences = (gradient(x + STEP * v) - gradient(x - STEP * v)) / (2 * STEP)
         (flops, found), price = count_flops(find, f, x, v), count_flops(gradient, x)[0]
+        costs.append(flops / price)
         found_all.append(found)
         exact.append(grad(lambda x: gradient(x) @ v)(x))  # noqa: B023
         quotients.append(differences)
@@ -233,9 +240,13 @@ def hessian_vector(
             why = "three gradients of two evaluations each, and one to spare"
             once = count_flops(f, x)[0]
             parts["inputs: flops / flops of f"] = at_most(flops / once, 7.0, why=why)
+    kinds = [f"{len(x)} {name}" for name, (_, x) in cases.items()]
     whole, by_differences = torch.cat(found_all), torch.cat(quotients)
     return every({
-        "Hv": equal_to_rounding(whole, torch.cat(exact)),
+        "Hv": equal_to_rounding(whole, torch.cat(exact)).drawn(
+            Series(how, kinds, costs, style="bars"),
+            Series("three gradients", kinds, [3, 3], "bound"),
+            x="derivatives by", y="flops / flops of a gradient"),
         "differences of gradients": equal(
             by_differences, whole, tol=1e-6 * (1 + float(whole.abs().max())), why=DIFFERENCES
         ),

@@ -1,20 +1,26 @@
 r"""Gradients through many layers: what it reaches on data."""
 
 import copy
+import functools
+import itertools
 import math
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from principia.gradients.depth import gradient_profile
+from principia.gradients.depth import gradient_profile, jacobian_spectrum
 from principia.lab import figures
 from principia.lab.data.handwriting import handwriting
+from principia.lab.draws import randn
 from principia.lab.evidence import Plot, Series
+from principia.lab.heroes import hero
 from principia.lab.params import Range
+from principia.lab.pictures import Cloud, Label, Panels
 from principia.lab.runs import Run, at_least_goal, at_most_goal, experiment
+from principia.lab.seeds import Seed
 from principia.lab.training import Supervised, accuracy, fit
 from principia.networks.linear_network import LinearNetwork
 from principia.networks.mlp import MLP
@@ -25,6 +31,66 @@ DEPTHS = (2, 5, 10, 20, 40, 64)
 GAINS = (0.5, 0.7, 0.85, 1.0, 1.2, 1.4, 2.0)
 HEADLINE = 20  # the depth that is trained even when there is little time
 SHOWN = 256  # samples whose gradient is taken
+DEEPEST = 16  # layers of the moving picture
+NEEDLE = 100.0  # ratio of the axes from which on a ball is a needle
+LOST = 1e-3  # share of a gradient below which it is lost, and above whose inverse it explodes
+
+
+@hero(moves="layers", frames=DEEPEST + 1)
+def needle(
+    seed: Seed, *, layers: Annotated[int, Range(0, DEEPEST)] = 8,
+    gain: Annotated[float, Range(0.5, 2)] = 1.0,
+    kind: Literal["gaussian", "orthogonal"] = "gaussian",
+) -> Panels:
+    """Random layers squash a ball of gradients to a needle; the gain only changes its size.
+
+    Args:
+        layers: How many layers the gradients have come back through.
+        gain: The factor by which a layer stretches lengths on average.
+        kind: Whether the weights are normal, or orthogonal, which turn and do not squash.
+    """
+    balls, axes = _squashed(seed, gain, kind)
+    longest, shortest = float(axes[layers, 0]), float(axes[layers, 2])
+    thin, small, large = longest > NEEDLE * shortest, longest < LOST, longest > 1 / LOST
+    word = "vanished" if small else "exploded" if large else "a needle" if thin else "still round"
+    if word == "still round" and longest > 3 * shortest:
+        word = "getting thin"
+    color = "red" if thin or small or large else "green"
+    turn = torch.linspace(0, 2 * math.pi, 49, dtype=torch.float64)
+    circle = torch.stack([turn.cos(), turn.sin(), 0 * turn], dim=1)
+    rings = [Cloud("", circle.roll(shift, 1), role="gray", style="line") for shift in range(3)]
+    lines = [
+        Series("", range(layers + 1), axes[: layers + 1, place], role, "line")
+        for place, role in enumerate(("orange", "gray", "purple"))
+    ]
+    names = ("longest", "shortest") if longest > 3 * shortest else ("all three", "")
+    return Panels((
+        Plot((*rings, Cloud("gradients", balls[layers] / longest, balls[0][:, 2], size=4.0)),
+             title=f"after {layers} layers: {word}", bare=True, square=True),
+        Plot((
+            *lines, Series("", [layers] * 3, axes[layers], color, "points"),
+            Label(f" {names[0]}", layers, longest, "orange", side="right"),
+            Label(f" {names[1]}", layers, shortest, "purple", side="right"),
+        ), x="layers", y="axes of the ball", log="y",
+            title=f"longest to shortest, {longest / shortest:.0f} : 1",
+            x_range=(0, DEEPEST + 5), y_range=(1e-10, 1e6)),
+    ))
+
+
+@functools.lru_cache(maxsize=4)  # all frames are moments of one way back
+def _squashed(seed: Seed, gain: float, kind: str) -> tuple[list[Tensor], Tensor]:
+    """Send a ball of gradients back through random layers; give it and its axes after each."""
+    rng = seed.torch()
+    ball = F.normalize(randn(rng, 300, 3), dim=1)
+    drawn = randn(rng, DEEPEST, 3, 3)
+    Ws = gain * (drawn / 3**0.5 if kind == "gaussian" else torch.linalg.qr(drawn).Q)
+    balls = [*itertools.accumulate(Ws, torch.matmul, initial=ball)]  # rows: W'v of the next
+    axes = [
+        jacobian_spectrum(lambda x, below=Ws[:layers]: functools.reduce(torch.matmul, below, x),
+                          ball[0])
+        for layers in range(DEEPEST + 1)
+    ]
+    return balls, torch.stack(axes)
 
 
 @experiment(

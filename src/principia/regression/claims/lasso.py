@@ -52,6 +52,7 @@ from principia.lab.evidence import (
 )
 from principia.lab.params import Range
 from principia.lab.seeds import Seed
+from principia.regression.claims._drawn import conditions, emptied, paths, posterior, thresholds
 from principia.regression.lasso import (
     ProximalSGD,
     curvature,
@@ -71,8 +72,7 @@ CONVERGED = "solvers stop at a relative duality gap of 1e-12, or after 1000 step
 
 
 @claim(
-    control={"inverted": True},
-    refutes=["minimum"],
+    control={"inverted": True}, refutes=["minimum"],
     source="Donoho and Johnstone 1994; Tibshirani 1996",
 )
 def soft_threshold_claim(
@@ -85,8 +85,7 @@ def soft_threshold_claim(
     threshold = price * h if inverted else price / h
     predicted = soft_threshold(center, threshold)
     best = _grid_argmin(
-        lambda theta: h / 2 * (theta - center) ** 2 + price * theta.abs(), center.abs() + 1
-    )
+        lambda theta: h / 2 * (theta - center) ** 2 + price * theta.abs(), center.abs() + 1)
     several = [center.clone(), center.view(2, -1).clone()]  # as optimizers have them
     alone = center.clone()
     for one in (alone, iter(several)):
@@ -127,7 +126,7 @@ def threshold_follows_objective(
     w = fista(X, y, lasso_alpha(lam, samples, loss="sum", penalty="half"))
     predicted = soft_threshold(X.T @ y, threshold * lam)
     found = equal(w, predicted, tol=1e-8, why=CONVERGED)
-    return found.named("weights")
+    return found.named("weights").pictured(thresholds(X.T @ y, w, predicted, lam / 4))
 
 
 @claim(
@@ -152,7 +151,7 @@ def exact_zeros(
             Series("measured", place, sparse[known]),
             Series("ridge", place, ridge[known], "other", "points"),
             Series("truth", place, truth[known], "predicted"),
-            x="coefficient, by its true size", y="value"),
+            x="coefficient, by its true size", y="its value"),
         "scikit-learn has the same": equal(
             sparse == 0, theirs == 0, tol=0, why="one minimum, so one set of zeros"),
         "zeros of ridge": equal((ridge == 0).sum(), 0, tol=0, why="a count"),
@@ -196,7 +195,7 @@ def optimality(
     X, y, _ = sparse_data(seed, samples, features, max(1, features // 5))
     alpha = share * float(lambda_max(X, y))
     solvers = {"ISTA": ista, "FISTA": fista, "ProximalSGD": _trained, "scikit-learn": _sklearn}
-    parts = {}
+    parts, name, w = {}, "", X[0]
     for name, solve in solvers.items() if solution == "lasso" else [("ridge", _ridge)]:
         w = solve(X, y, alpha)
         parts[name] = at_most(kkt_residual(X, y, w, alpha), 1e-8, why=CONVERGED)
@@ -205,7 +204,7 @@ def optimality(
         **parts,
         "excess at w = 0": equal_to_rounding(at_zero, lambda_max(X, y) - alpha),
         "of many problems": _unlike_by_hand(seed.child("many").torch()),
-    })
+    }).pictured(conditions(name, X, y, w, alpha))
 
 
 def _unlike_by_hand(rng: torch.Generator) -> Evidence:
@@ -261,9 +260,9 @@ def equals_sklearn(
         alphas = float(lambda_max(X, y)) * torch.logspace(-1, 0, prices, dtype=torch.float64)
         theirs = torch.stack([_sklearn(X, y, alpha) for alpha in alphas.tolist()])
         for solver in (fista, ista):
-            parts[f"{solver.__name__}, {name}"] = equal(
-                solver(X, y, alphas), theirs, tol=1e-9, why=CONVERGED
-            )
+            found = equal(w := solver(X, y, alphas), theirs, tol=1e-9, why=CONVERGED)
+            found = found.pictured(paths(solver.__name__, alphas, w, theirs))
+            parts[f"{solver.__name__}, {name}"] = found
         if name == "tall":
             others = (ista, {"step": 1.5}), (fista, {"restart": False}), (fista, {"tol": 1e-14})
             found = torch.stack([solve(X, y, alphas, **how) for solve, how in others])  # type: ignore[operator]
@@ -343,7 +342,7 @@ def empty_above_lambda_max(
         "FISTA at the limit": equal((ours[:, 0] != 0).sum(-1), 0, tol=0, why=why),
         "scikit-learn at the limit": equal((theirs != 0).sum(-1), 0, tol=0, why=why),
         "just below": at_least((ours[:, 1] != 0).sum(-1), 1, why=why),
-    })
+    }).pictured(emptied(X[0], y[0], factor))
 
 
 @claim(control={"step": 2.2}, refutes=["bound"], source="Beck and Teboulle 2009, theorem 3.1")
@@ -473,4 +472,5 @@ def laplace_prior(
         mode = line + at * unit
     w = fista(X, y, sigma**2 / (len(y) * scale))
     flat = "a log density of 1e2 is flat to rounding within 1e-6"
-    return equal(mode, w, tol=1e-5, why=flat).named("mode of the posterior")
+    figure = posterior(surprise, mode, w)
+    return equal(mode, w, tol=1e-5, why=flat).named("mode of the posterior").pictured(figure)

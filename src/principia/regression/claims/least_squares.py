@@ -52,6 +52,7 @@ from principia.lab.params import Range
 from principia.lab.seeds import Seed
 from principia.lab.training.estimators import fit_quietly
 from principia.regression._least_squares_fast import few_rows
+from principia.regression.claims._drawn import deviations, projections, tangent, traces
 from principia.regression.least_squares import (
     LMS,
     Array,
@@ -89,7 +90,7 @@ def gradient(
         "differences of the loss": equal(
             (high - low) / 2e-4, _gradient(w, X, y), tol=1e-8 * (1 + float(high[0])),
             why="exact for a parabola, but for rounding of 1e-16 over 1e-4"),
-    })
+    }).pictured(tangent(lambda v: half_mean_square(v, X, y), w, exact))
 
 
 def _problem(seed: Seed, s: int, d: int) -> tuple[Tensor, Tensor, Tensor]:
@@ -127,7 +128,7 @@ def samples_as_columns(
     return every({
         "gradient": equal_to_rounding(slopes, A @ A.T @ w - A @ y),
         "it is 0 at the best weights": equal_to_rounding(wide @ wide.T @ best, wide @ targets),
-    })
+    }).pictured(tangent(lambda v: size * half_mean_square(v, X.mT, y), w, A @ A.T @ w - A @ y))
 
 
 @claim(
@@ -157,7 +158,7 @@ def normal_equations_claim(
         "idempotent": equal_to_rounding(H @ H, H),
         "rank": equal(torch.linalg.matrix_rank(H), dim, tol=0, why="integers"),
         "fitted": equal_to_rounding(X @ w, H @ y),
-    })
+    }).pictured(projections(X, y, residual))
 
 
 def _unlike_numpy(rng: torch.Generator) -> Evidence:
@@ -323,7 +324,7 @@ def gaussian_likelihood(
         "weights": equal(found[:-1], best, tol=1e-6, why=reason),
         "variance": equal(np.exp(2 * found[-1]) / left, 1.0, tol=1e-6, why=reason),
         "density": equal_to_rounding(nll(w, deviation.log(), X, y), -density.mean()),
-    })
+    }).pictured(deviations(likelihood, nll, (best, X, y), math.exp(found[-1])))
 
 
 @claim(control={"sigma": 0.0}, refutes=["no longer nearer"], source="Widrow et al. 1976")
@@ -341,8 +342,7 @@ def lms_noise_floor(
     for lr in rates:  # as many time constants for each rate, half of them to forget the start
         model = LMS(
             lr=float(lr), chains=chains, epochs=math.ceil(12 / (lr * calmest * len(y))),
-            fit_intercept=False, trace=True, random_state=seed.child(lr),
-        ).fit(X, y)
+            fit_intercept=False, trace=True, random_state=seed.child(lr)).fit(X, y)
         radii = ((model.trace_ - best) ** 2).sum(axis=2)  # (steps, C)
         early, late = np.split(radii[len(radii) % 4 :], 4)[2:]
         halves.append(late.mean() / early.mean())
@@ -381,7 +381,7 @@ def lms_is_the_rule(
 ) -> Evidence:
     r"""Chains move by $\eta(y_i-w^\top x_i)x_i$; weights are their mean, or that of all steps."""
     X, y, _ = (one.numpy() for one in _problem(seed, samples, dim))
-    X, kinds = X + 1, [
+    X, model, path, kinds = X + 1, LMS(), [], [
         {}, {"average": True, "chains": 4, "epochs": 3}, {"fit_intercept": False, "epochs": 2},
         {"lr": 0.01, "chains": 2, "epochs": 1, "fit_intercept": False, "average": True},
     ]
@@ -413,7 +413,7 @@ def lms_is_the_rule(
         "predictions": equal_to_rounding(np.stack(answers), np.zeros((4, 4))),
         "pass by pass": equal_to_rounding(np.stack(more), np.zeros((4, dim + 1))),
         "traced unasked": never(unasked, why="all steps take a lot of memory"),
-    })
+    }).pictured(traces(sample, model.trace_, path))
 
 
 @claim(control={"rate": 2.5, "length": "shortest"}, source="by construction")

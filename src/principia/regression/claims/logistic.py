@@ -44,6 +44,7 @@ from principia.lab.evidence import (
     never,
 )
 from principia.lab.params import Range
+from principia.lab.pictures import Rule
 from principia.lab.seeds import Seed
 from principia.lab.training.estimators import fit_quietly
 from principia.regression.logistic import IRLS, UNIT, logistic_loss, logit, zero_one_bound
@@ -71,14 +72,12 @@ def logistic_function(
         ),
         "torch.sigmoid": equal_to_rounding(s, z.sigmoid()),
         "logit inverts": equal(
-            logit(s), z, tol=8 * UNIT * (1 + z.abs().exp()), why=f"near 1 {ROUNDED}"
-        ),
+            logit(s), z, tol=8 * UNIT * (1 + z.abs().exp()), why=f"near 1 {ROUNDED}"),
         "odd": equal_to_rounding(s - 0.5, 0.5 - mirrored),
         "slope": equal_to_rounding(slope, s * (1 - s)),
         "slope below 1/4": at_most(slope, 0.25, slack=UNIT, why="rounding of 1/4"),
         "convex, then concave": at_least(
-            -z.sign() * bend, 0.0, slack=UNIT, why="rounding of a difference of two slopes"
-        ),
+            -z.sign() * bend, 0.0, slack=UNIT, why="rounding of a difference of two slopes"),
     })
 
 
@@ -108,16 +107,14 @@ def log_sigmoid(
     curve = loss if function == "-log sigmoid" else _with_derivatives(torch.sigmoid, z)
     return every({
         "strictly convex": never(curve[2] <= 0, why="a theorem").drawn(
-            Series(function, z, curve[0], style="line"), x="z", y="function"
-        ),
+            Series(function, z, curve[0], style="line"), x="z", y="function"),
         "first derivative": equal_to_rounding(-loss[1], 1 - s),
         "second derivative": equal_to_rounding(-loss[2], -s * (1 - s)),
     })
 
 
 @claim(
-    control={"base": math.e},
-    refutes=["above the error"],
+    control={"base": math.e}, refutes=["above the error"],
     source="Bartlett, Jordan and McAuliffe 2006",
     misprint=r"the natural $-\ln\sigma$ as upper bound of the 0/1 error: it is 0.693 at 0",
 )
@@ -136,8 +133,7 @@ def surrogate_bound(
         ),
         "log 2 at 0": equal_to_rounding(bound[z == 0], [math.log(2, base)]),
         "minus the logarithm": equal_to_rounding(
-            bound, (1 + (-z).exp()).log() / math.log(base)
-        ),
+            bound, (1 + (-z).exp()).log() / math.log(base)),
     })
 
 
@@ -158,21 +154,23 @@ def two_forms(
         converted = torch.stack([logistic_loss(signs, given), logistic_loss(-signs, given)])
         logistic_loss(y.bool(), z)
         logistic_loss(torch.ones_like(z), z)
+    margin, seen = (2 * labels - 1) * far, loss.isfinite()
     of_signs = torch.stack([F.softplus(-signs * given), F.softplus(signs * given)])
     return every({
         "labels -1 and +1": equal_to_rounding(converted, of_signs),
         "of which a note tells": equal(len(noted), 2, tol=0, why="one for each of two calls"),
-        "finite": never(~loss.isfinite(), why="the loss of 1e4 is 1e4 or 0"),
+        "finite": never(~loss.isfinite(), why="the loss of 1e4 is 1e4 or 0").drawn(
+            Series(form, margin[seen], loss[seen]), Rule("wrong | right side", x=0, role="gray"),
+            Series("max(0, -margin)", margin.sort().values, F.relu(-margin.sort().values),
+                   "predicted"), x="margin, in float32", y="loss, where it is finite"),
         "far away": equal(
-            loss, F.relu((1 - 2 * labels) * far), tol=math.exp(-200), why="ln(1+e^-200)"
-        ),
+            loss, F.relu((1 - 2 * labels) * far), tol=math.exp(-200), why="ln(1+e^-200)"),
         "two formulas": equal(
             logistic_loss(y, z), _naive_loss(y, z), tol=4 * UNIT * (40 + z.abs().exp()),
             why=f"{ROUNDED}; the loss is below 40",
         ),
         "torch": equal_to_rounding(
-            logistic_loss(y, z), F.binary_cross_entropy_with_logits(z, y, reduction="none")
-        ),
+            logistic_loss(y, z), F.binary_cross_entropy_with_logits(z, y, reduction="none")),
     })
 
 
@@ -194,7 +192,15 @@ def gradient(
     logistic_loss(y, (X * copies).sum(dim=1)).sum().backward()
     sign = 1 if residual == "sigma - y" else -1
     expected = sign * ((X @ w).sigmoid() - y)[:, None] * X
-    return equal_to_rounding(copies.grad, expected).named("gradients of the points")
+    score, found, hit = (X @ w).sort(), copies.grad, y == 1  # type: ignore[assignment]
+    share = (found * X).sum(dim=1) / X.square().sum(dim=1)  # type: ignore[operator]
+    s = sign * score.values.sigmoid()
+    return equal_to_rounding(found, expected).named("gradients of the points").drawn(
+        Series("y = 1", (X @ w)[hit], share[hit], "orange", "points"),
+        Series("y = 0", (X @ w)[~hit], share[~hit], "blue", "points"),
+        Series(residual, score.values, s, "predicted"),
+        Series(residual, score.values, s - sign, "predicted"),
+        x="score w·x", y="gradient, in units of x")
 
 
 def _noisy_labels(seed: Seed, points: int, dim: int) -> tuple[Tensor, Tensor, Tensor]:
@@ -228,7 +234,10 @@ def iterates_in_span(
         path = torch.stack(iterates)
         left[name] = (path - path @ basis @ basis.T).norm(dim=1) / path.norm(dim=1)
     why = "rounding of an orthonormal projection"
-    return every({name: at_most(part, 1e-10, why=why) for name, part in left.items()})
+    return every({name: at_most(part, 1e-10, why=why) for name, part in left.items()}).drawn(
+        *(Series(f"{name} {rule}", range(1, steps + 1), part + 1e-18, "other")
+          for name, part in left.items()),
+        Rule("rounding", y=1e-10), x="step", y="share of w outside of the span", log="y")
 
 
 @claim(control={"loss": "squared"}, refutes=["chords"], source="Boehning and Lindsay 1988")
@@ -260,8 +269,7 @@ def convex_and_smooth(
     slack, why = 1e-13 * smooth, "a theorem; rounding of eigenvalues, relative to L"
     return every({
         "chords": never(
-            risk(t * a + (1 - t) * b, loss) > chord * (1 + 1e-12), why="a theorem; 1e-12 rounds"
-        ),
+            risk(t * a + (1 - t) * b, loss) > chord * (1 + 1e-12), why="a theorem; 1e-12 rounds"),
         "Hessian": equal_to_rounding(measured, torch.einsum("ps,si,sj->pij", weights, X, X)),
         "not negative": at_least(curvature, 0.0, slack=slack, why=why),
         "at most L": at_most(curvature, smooth, slack=slack, why=why).drawn(
@@ -310,7 +318,7 @@ def irls_is_scikit_learns(
 ) -> Evidence:
     r"""IRLS minimizes the mean loss plus $\frac\lambda2\Vert w\Vert^2$, as libraries do."""
     rng, found, known = seed.numpy(), ([], [], []), ([], [], [])
-    wrong, ends = [], []
+    wrong, ends, falls = [], [], []
     X = rng.normal(size=(points, 3)) * [1.0, 5.0, 0.2] + [0.0, 2.0, -1.0]
     odds = X @ [1.0, -0.4, 2.0]
     noisy = np.where(rng.random(points) < 1 / (1 + np.exp(-odds)), "yes", "no")
@@ -343,6 +351,7 @@ def irls_is_scikit_learns(
         loss = np.logaddexp(0, -np.where(y == "yes", 1, -1) * scores).mean()
         found[2].append([model.losses_[0], model.losses_[-1]])
         known[2].append([math.log(2), loss + l2 / 2 * (theirs.coef_**2).sum()])
+        falls.append(np.abs(np.array(model.losses_) - known[2][-1][1]) + 1e-17)
         wrong.append(model.predict(inputs) != theirs.predict(inputs))
         ends.append([model.converged_, model.separable_, len(model.losses_) - model.n_iter_])
     flat = IRLS().fit([[1.0], [1.0], [-1.0], [-1.0]], [0, 1, 0, 1])  # all scores are 0
@@ -352,7 +361,10 @@ def irls_is_scikit_learns(
     together = [(np.concatenate(a), np.concatenate(b)) for a, b in zip(found, known, strict=True)]
     minimum = np.tile([1, 0, 1], (len(ends), 1))
     return every({
-        "weights": equal(*together[0], tol=1e-6, why=near),
+        "weights": equal(*together[0], tol=1e-6, why=near).drawn(
+            *(Series(f"λ = {case[2]:g}, {case[0].shape[0]} x {case[0].shape[1]}", range(len(fall)),
+                     fall, "other") for case, fall in zip(cases, falls, strict=True)),
+            x="step of IRLS", y="loss above that of scikit-learn's end", log="y"),
         "probabilities": equal(*together[1], tol=1e-6, why=near),
         "losses": equal(*together[2], tol=1e-9, why=f"{near}, and the loss is flat there"),
         "classes": never(np.concatenate(wrong), why="the same sides"),

@@ -39,6 +39,7 @@ from principia.lab.evidence import (
     slope,
 )
 from principia.lab.params import Range
+from principia.lab.pictures import Rule
 from principia.lab.seeds import Seed
 from principia.regression.ridge import (
     Loss,
@@ -77,7 +78,13 @@ def _minimizes(
     alpha = lam if misprinted else ridge_alpha(lam, samples, loss=loss, penalty="half")
     found = _argmin(lambda w: _objective(X, y, w, lam, loss, "half"), dim)
     why = f"L-BFGS stops at a gradient of {FLAT:g}, over a curvature of λ at least"
-    return equal(found, _solved(X, y, alpha), tol=1e-8, why=why).named("best weights")
+    prices = alpha * torch.logspace(-1.5, 1.5, 41, dtype=X.dtype)
+    heights = [_objective(X, y, w, lam, loss, "half") for w in ridge_path(X, y, prices)]
+    least = float(_objective(X, y, found, lam, loss, "half"))
+    return equal(found, _solved(X, y, alpha), tol=1e-8, why=why).named("best weights").drawn(
+        Series("at the weights of α", prices, heights, "predicted"),
+        Rule("least of all weights", y=least), Rule(f"α = {alpha:g}", x=alpha, role="blue"),
+        x="α in w = (XᵀX + αI)⁻¹Xᵀy", y="objective", log="x")
 
 
 def _problem(seed: Seed, samples: int, dim: int, *outputs: int) -> tuple[Tensor, Tensor]:
@@ -155,6 +162,7 @@ def sklearn_convention(
     losses = [_objective(X, y, w, lam, *kind) for w, kind in zip(W, kinds, strict=True)]
     (gradients,) = torch.autograd.grad(torch.stack(losses).sum(), W)
     rounding = 1e-10 * (1 + float((X.mT @ y).norm()))
+    ours, theirs = (torch.cat(one)[: 6 * dim] for one in zip(*paths[True], strict=True))
     return every({
         "ridge_path": equal_to_rounding(ridge_path(X, Y, alpha)[0], exact),
         **{
@@ -167,7 +175,10 @@ def sklearn_convention(
             gradients, 0, tol=rounding, why="rounding of sums of the size of X'y"
         ),
         "a constant column is told": _told(X[:10, :1], y[:10]),
-    })
+    }).drawn(
+        Series(f"Ridge(alpha={factor:g} λ)", range(len(theirs)), theirs),
+        Series("ridge_path", range(len(ours)), ours, "predicted"),
+        x="weight, of three targets and two prices", y="its value")
 
 
 def _told(X: Tensor, y: Tensor) -> Evidence:
@@ -235,7 +246,7 @@ def dual_form(
     dual_price: Literal["lambda", "0"] = "lambda",
 ) -> Evidence:
     r"""$(X^\top X+\lambda I)^{-1}X^\top y=X^\top(XX^\top+\lambda I)^{-1}y$, for $s<d$ and $s>d$."""
-    parts = {}
+    parts, shown = {}, []  # the second: marks of few weights, from many samples
     for name, (s, d) in {"s > d": (many, few), "s < d": (few, many)}.items():
         X, y = _problem(seed.child(name), s, d)
         gram = X @ X.mT + (lam if dual_price == "lambda" else 0) * torch.eye(s, dtype=X.dtype)
@@ -248,7 +259,11 @@ def dual_form(
             f"{name}: dual and primal": equal_to_rounding(X.mT @ dual, _solved(X, y, lam)),
             f"{name}: ridge_path and dual": equal_to_rounding(path, X.mT @ dual),
         }
-    return every(parts)
+        shown += [
+            Series("primal", range(d), _solved(X, y, lam), "predicted"),
+            Series(f"dual, price {dual_price}", range(d), X.mT @ dual),
+        ]
+    return every(parts).drawn(*shown[:2], x="feature, of many samples", y="weight")
 
 
 @claim(
@@ -316,6 +331,10 @@ def diagonal_scaling(
     return every({
         "grid": equal(
             found[:, 0], theta, tol=1e-6, why="grid step 1e-6; a convex function of each entry"
+        ).drawn(
+            Series("minimum on a grid", h / lam, found[:, 0] / best),
+            Series(rule, h / lam, theta / best, "predicted", "points"),
+            x="curvature over price, h / λ", y="share of θ* that is left", log="x",
         ),
         "ridge_path": equal_to_rounding(path, theta),
         "exact zeros": never(theta == 0, why="a positive share of a nonzero number"),
@@ -397,4 +416,11 @@ def leave_one_out_shortcut(
             short[..., 1] = loo_error(X, Y[:, 1], alphas, **how)
         tol = 1e-9 * (1 + float(refitted.abs().max()))
         parts[name] = equal(short, refitted, tol=tol, why="rounding of s systems of equations")
-    return every(parts)
+    middle = X - X.mean(dim=0)  # at the middle price, with an intercept, which takes 1/s of each
+    H = middle @ _solved(middle, torch.eye(samples, dtype=X.dtype), lam) + 1 / samples
+    residual, h = (Y - H @ Y)[:, 0], H.diag().sort().values
+    return every(parts).drawn(
+        Series("refitted", H.diag(), refitted[1, :, 0] / residual),
+        Series("shortcut", H.diag(), short[1, :, 0] / residual, "orange", "points"),
+        Series("1 / (1 - H)", h, 1 / (1 - h), "predicted"),
+        x="leverage H of a sample", y="error of the fit without it / its residual")

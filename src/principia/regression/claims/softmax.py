@@ -33,6 +33,7 @@ from torch.nn import functional as F
 
 from principia.lab.evidence import (
     Evidence,
+    Series,
     at_least,
     at_most,
     claim,
@@ -43,6 +44,7 @@ from principia.lab.evidence import (
     never,
 )
 from principia.lab.params import Range
+from principia.lab.pictures import Image, Label, Plot, Rule
 from principia.lab.seeds import Seed
 from principia.lab.training import fit
 from principia.regression._softmax_fast import LBFGS
@@ -77,7 +79,10 @@ def simplex_and_shift(
     return every({
         "sums": equal_to_rounding(p.sum(-1), torch.ones(len(z))),
         "positive": never(p <= 0, why="an exponential is positive"),
-        "shifted": equal_to_rounding(moved, p),
+        "shifted": equal_to_rounding(moved, p).drawn(
+            Series("p(z)", range(classes), p[0], style="bars"),
+            Series(f"p({factor:g}(z + {shift:g}))", range(classes), moved[0], "predicted",
+                   "points"), x="class", y="probability, of one sample"),
         "by hand": equal_to_rounding(p, (z / T).exp() / (z / T).exp().sum(-1, keepdim=True)),
     })
 
@@ -98,7 +103,12 @@ def jacobian(
     exact = torch.func.vmap(torch.func.jacrev(lambda one: one.softmax(-1)))(z)
     why = "eigenvalues in float64 err by a few units of 1e-16"
     return every({
-        "autograd": equal_to_rounding(ours, exact),
+        "autograd": equal_to_rounding(ours, exact).pictured(Plot((
+            *(Image(one[0], signed=True, low=-0.25, high=0.25, place=(x, 0, x + classes, classes))
+              for x, one in ((0, ours), (classes + 1, exact))),
+            Label((f"p({inner})", "by autograd"), (classes / 2, 1.5 * classes + 1), (classes,) * 2,
+                  side="above"),
+        ), bare=True, square=True)),
         "symmetric": equal_to_rounding(ours, ours.mT),
         "least eigenvalue": at_least(torch.linalg.eigvalsh(ours)[:, 0], 0, slack=1e-14, why=why),
         "null vector": equal_to_rounding(ours.sum(-1), torch.zeros_like(z)),
@@ -121,7 +131,10 @@ def cross_entropy_from_logits(
     return every({
         "torch": equal_to_rounding(cross_entropy(z, y), F.cross_entropy(z, y, reduction="none")),
         "probabilities": equal_to_rounding(probable[seen], cross_entropy(z, y)[seen]),
-        "bits": equal_to_rounding(bits[seen], log2[seen]),
+        "bits": equal_to_rounding(bits[seen], log2[seen]).drawn(
+            Series("loss", 2 ** -log2[seen], bits[seen]),
+            Series("-log₂ p", 2 ** -log2[seen].sort().values, log2[seen].sort().values,
+                   "predicted"), x="probability p of the label", y="bits", log="x"),
     })
 
 
@@ -139,10 +152,16 @@ def gradient(
     (by_entropy,) = torch.autograd.grad(cross_entropy(z, y).sum(), z)
     outputs = z if through == "identity" else z.softmax(-1)
     (by_square,) = torch.autograd.grad(squared_loss(outputs, truth).sum(), z)
+    p, ends = z.detach().softmax(-1), (-1, 1)
     return every({
         "cross-entropy": equal_to_rounding(by_entropy, z.softmax(-1) - truth),
         "squared": equal_to_rounding(by_square, outputs - truth),
-    })
+    }).drawn(
+        Series("cross-entropy", (p - truth).flatten(), by_entropy.flatten()),
+        Series(f"squared loss, {through}", (outputs.detach() - truth).flatten(),
+               by_square.flatten(), "orange", "points"),
+        Series("output - truth", ends, ends, "predicted"),
+        x="output - truth", y="gradient by the score")
 
 
 @claim(
@@ -169,6 +188,8 @@ def log_sum_exp(
     large = size * _scores(seed, 100, classes).float().sign()
     far = exact(large).double() - large.double().amax(-1)
     ulp = 2 * float(torch.finfo(torch.float32).eps) * size
+    ahead, ahead_far = (
+        (one[:, 0] - one[:, 1]) for one in (z[:2000].topk(2).values, large.topk(2).values))
     return every({
         "not below the largest": never(value < most - rounding, why="0 of 100,000, but rounding"),
         "not above it by more": never(
@@ -176,7 +197,12 @@ def log_sum_exp(
         "convex": never(chord < -1e-12 * (1 + value.abs()), why="0 of 100,000 chords"),
         "finite in float32": at_most(far.nan_to_num(nan=math.inf), math.log(classes), slack=ulp,
                                      why="float32 rounds scores of this size, twice"),
-    })
+    }).drawn(
+        Series("scores of size 10", ahead, (value - most)[:2000]),
+        Series(f"±{size:g} in float32", ahead_far[ahead_far == 0], far[ahead_far == 0], "orange",
+               "points"),
+        Rule("0", y=0), Rule("ln K", y=math.log(classes)),
+        x="how far the largest score is ahead of the second", y="ln Σ exp, above the largest")
 
 
 @claim(control={"reference": "w₁"}, source="by definition")
@@ -192,7 +218,11 @@ def two_classes_is_logistic(
     w0, w1 = model.weight.detach()
     direction = w1 - w0 if reference == "w₁ - w₀" else w1
     ours = model(x).softmax(-1)[:, 1]
-    return equal_to_rounding(ours, (x @ direction).sigmoid()).named("probability of class 1")
+    found = equal_to_rounding(ours, (x @ direction).sigmoid()).named("probability of class 1")
+    field = (x @ direction).sort().values
+    return found.drawn(
+        Series("softmax", x @ direction, ours), Series("σ", field, field.sigmoid(), "predicted"),
+        x=f"({reference})ᵀx", y="probability of class 1")
 
 
 @claim(control={"rows": "one"}, refutes=["probabilities"], source="by definition; Bridle 1990")
@@ -212,7 +242,10 @@ def redundant_parameters(
     model.fit(x, y)
     slack = "the gradient is below 1e-9, and the price alone holds the sum"
     return every({
-        "probabilities": equal_to_rounding(after, before),
+        "probabilities": equal_to_rounding(after, before).drawn(
+            Series(f"vector added to {rows}", range(classes), after[0], style="bars"),
+            Series("before", range(classes), before[0], "predicted", "points"),
+            x="class", y="probability, of one sample"),
         "rows of the best weights": equal(
             model.weight.detach().sum(0), torch.zeros(dim).double(), tol=1e-5, why=slack),
     })
@@ -258,9 +291,15 @@ def fast_form_finds_the_minimum(
     curvature[:dim, :dim] += l2 * torch.eye(dim)
     pull = (F.one_hot(y, classes).to(x) - 1 / classes).mT @ inputs / 200
     newton = torch.linalg.solve(curvature, pull.mT).mT
+    gradient_at_0 = torch.cat([pull[:, :dim].flatten(), pull[:, dim]]).abs() + 1e-17
     return every({
         "risk": equal_to_rounding(risk.detach(), by_hand.detach()),
-        "gradient": at_most(gradient.abs(), 1e-9, why="it stops there; rounding is below 1e-14"),
+        "gradient": at_most(
+            gradient.abs(), 1e-9, why="it stops there; rounding is below 1e-14"
+        ).drawn(
+            Series(f"at the end of {solver}", range(len(gradient)), gradient.abs() + 1e-17),
+            Series("at the start", range(len(gradient)), gradient_at_0, "gray", "points"),
+            Rule("allowed", y=1e-9), x="weight", y="size of the gradient", log="y"),
         "probabilities": equal(
             fast(x).softmax(-1), slow(x).softmax(-1), tol=1e-4,
             why="torch's stops at a gradient of 1e-8: with l2 >= 0.01, weights to 1e-6, scores to "
