@@ -9,6 +9,7 @@ import numpy as np
 import plotly.graph_objects as go
 import pytest
 import torch
+from PIL import Image as pillow
 from scipy.integrate import trapezoid
 
 from drawings import unpacked
@@ -123,6 +124,12 @@ def test_the_first_row_of_an_image_and_of_a_matrix_is_above():
     (shown,) = draw(Plot((Image(pixels),))).data
     heights = np.array([shown.y0 + k * shown.dy for k in range(2)])
     assert np.asarray(shown.z)[heights.argmax()].tolist() == [1.0, 2.0]
+    colored = Image(np.stack([pixels / 4] * 3, axis=-1), place=(0, 0, 4, 4))
+    figure = draw(Plot((colored,)))
+    assert (figure.data[0].dy, figure.data[0].y0) == (2, 1)
+    assert figure.layout.yaxis.range == (0, 4), "upwards, not as Plotly has images"
+    file = io.BytesIO(base64.b64decode(figure.data[0].source.partition(",")[2]))
+    assert np.asarray(pillow.open(file))[:, 0, 0].tolist() == [191, 64]  # the lowest row first
     (shown,) = draw(Plot((Matrix(pixels, ["first", "second"]),))).data
     assert list(shown.y) == ["second", "first"]
     assert list(draw(Plot((Matrix(pixels),))).data[0].y) == ["1", "0"]

@@ -184,6 +184,11 @@ def _reach(plots: Iterable[Made]) -> Reach:
         if isinstance(mark, Rule):
             for letter, value in (("x", mark.x), ("y", mark.y)):
                 found[letter] += [] if value is None else [np.array([value])]
+        if isinstance(mark, Image):
+            left, bottom, right, top = mark.box
+            found["x"].append(np.array([left, right]))
+            found["y"].append(np.array([bottom, top]))
+            continue
         for trace in drawn:
             for letter in found:
                 found[letter] += _numbers_of(trace, letter)
@@ -194,7 +199,7 @@ def _numbers_of(trace: Trace, letter: str) -> list[np.ndarray]:
     """Give the finite numbers of a trace on an axis; words have none."""
     kind, given = trace["type"], trace.get(letter)
     flat = kind in ("heatmap", "contour")
-    if kind == "image" or (letter == "z" and kind not in ("scatter3d", "surface")):
+    if letter == "z" and kind not in ("scatter3d", "surface"):
         return []
     if given is None and flat:  # evenly spaced cells, from the middle of the first
         count = np.shape(trace["z"])[0 if letter == "y" else 1]
@@ -228,6 +233,7 @@ def _scene(plot: Plot, reach: Reach, domain: Domain, *, turned: bool) -> dict[st
 def _axes(plot: Plot, made: Made, reach: Reach, *, turned: bool) -> list[dict[str, Any]]:
     """Describe the horizontal and the vertical axis of a plot."""
     cells = any(isinstance(one, (Image, Matrix, Words)) for one in plot.series)
+    colored = any(isinstance(one, Image) and one.colored for one in plot.series)
     named = any(isinstance(one, Matrix) and (one.rows or one.columns) for one in plot.series)
     hidden = plot.bare or (
         not (plot.x or plot.y or named) and any(isinstance(one, BARE) for one in plot.series)
@@ -238,6 +244,9 @@ def _axes(plot: Plot, made: Made, reach: Reach, *, turned: bool) -> list[dict[st
         described = axis_of(title, reach[letter], log=log, ends=ends)
         if turned and "range" not in described:
             described |= _fixed(reach[letter], turned, log=log)
+        if colored and "range" not in described:  # or Plotly would turn the axis over
+            values = reach[letter]
+            described |= {"range": [float(values.min()), float(values.max())]}
         if hidden:
             described |= {"visible": False}
         if cells:

@@ -79,22 +79,16 @@ def _(mark: Series, color: str) -> list[Trace]:
 @traces.register
 def _(mark: Image, color: str) -> list[Trace]:
     rows, columns = mark.pixels.shape[:2]
-    left, bottom, right, top = (0, 0, columns, rows) if mark.place is None else mark.place
+    left, bottom, right, top = mark.box
     wide, tall = (right - left) / columns, (top - bottom) / rows
-    if mark.pixels.ndim == 3:
+    where = {"x0": left + wide / 2, "dx": wide, "y0": bottom + tall / 2, "dy": tall}
+    upwards = mark.pixels[::-1]
+    if mark.colored:
         return [
-            _trace(
-                "image", source=_png(mark.pixels), x0=left + wide / 2, dx=wide,
-                y0=top - tall / 2, dy=-tall,
-                name=mark.name, hoverinfo="skip",
-            )
+            _trace("image", source=_png(upwards), name=mark.name, hoverinfo="skip", **where)
         ]
     return [
-        _trace(
-            "heatmap", z=_small(mark.pixels[::-1]), x0=left + wide / 2, dx=wide,
-            y0=bottom + tall / 2, dy=tall,
-            name=mark.name, **_colors(mark, GRAYS),
-        )
+        _trace("heatmap", z=_small(upwards), name=mark.name, **where, **_colors(mark, GRAYS))
     ]
 
 

@@ -113,6 +113,18 @@ class Image(_Drawn):
     high: float | None = None
     place: Numbers = None
 
+    @property
+    def colored(self) -> bool:
+        """Whether each pixel has three values."""
+        return self.pixels.ndim == 3
+
+    @property
+    def box(self) -> tuple[float, float, float, float]:
+        """Left, bottom, right and top on the axes."""
+        rows, columns = self.pixels.shape[:2]
+        left, bottom, right, top = (0, 0, columns, rows) if self.place is None else self.place
+        return float(left), float(bottom), float(right), float(top)
+
 
 @final
 @dataclass(frozen=True, eq=False)
