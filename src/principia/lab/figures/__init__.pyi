@@ -5,6 +5,7 @@ from .findings import hero_figure as hero_figure
 from .findings import observation_figure as observation_figure
 from .findings import observation_picture as observation_picture
 from .findings import picture_of as picture_of
+from .look import COLORS as COLORS
 from .look import VERDICT_COLORS as VERDICT_COLORS
 from .trainings import confusion as confusion
 from .trainings import curves as curves

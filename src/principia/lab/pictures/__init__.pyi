@@ -1,5 +1,6 @@
 from .marks import Arrows as Arrows
 from .marks import Cloud as Cloud
+from .marks import Color as Color
 from .marks import Field as Field
 from .marks import Graph as Graph
 from .marks import Histogram as Histogram
