@@ -389,7 +389,8 @@ def zero_has_no_direction(
     }
     nothing = drawn_anew(copy.deepcopy(plain), rng)
     nothing.weight.data.zero_()
-    turned = parametrizations.orthogonal(drawn_anew(copy.deepcopy(plain), rng))
+    square = drawn_anew(nn.utils.skip_init(nn.Linear, 3, 3), rng)
+    turned = parametrizations.orthogonal(square)  # others it completes from a global generator
     told = [
         words.format(name) in _refusal(lambda model=model: normalize_weights(model))
         for layer, words in [
