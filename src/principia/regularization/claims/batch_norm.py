@@ -70,11 +70,8 @@ TINY = 1e-12  # δ of claims that hold for δ = 0; torch wants it above 0
 
 @claim(
     control={"variance": "unbiased"},
-    refutes=[
-        *(f"{kind}, {what}" for kind in ("rows", "sequences", "pictures")
-          for what in ("outputs", "gradient of x", "gradient of alpha")),
-        "network",
-    ],
+    refutes=["network", *(f"{kind}, {what}" for kind in ("rows", "sequences", "pictures")
+                          for what in ("outputs", "gradient of x", "gradient of alpha"))],
     source="Ioffe and Szegedy 2015, algorithm 1",
 )
 def torch_is_the_formula(
@@ -82,7 +79,7 @@ def torch_is_the_formula(
     variance: Literal["biased", "unbiased"] = "biased",
 ) -> Evidence:
     r"""`nn.BatchNorm1d` and `2d` are $\alpha(x-\mu)/\sigma+\beta$, forward and backward."""
-    rng, parts = seed.torch(), {}
+    rng, parts, seen, found, expected = seed.torch(), {}, [], [], []
     formula = batch_norm_reference if variance == "biased" else _unbiased
     for kind, bn, places in [
         ("rows", nn.BatchNorm1d(features), ()),
@@ -93,12 +90,12 @@ def torch_is_the_formula(
         leaves = [x.requires_grad_(), *_draw_affine(bn, rng).parameters()]
         ours = formula(*leaves, eps=0.3) if bn.eps == 0.3 else formula(*leaves)  # torch's default
         theirs, g = bn(x), randn(rng, *x.shape)
+        seen.append((x, theirs, ours))
         parts[f"{kind}, outputs"] = equal_to_rounding(ours, theirs)
         slopes = [torch.autograd.grad(one, leaves, g) for one in (ours, theirs)]
         for name, *both in zip(("x", "alpha", "beta"), *slopes, strict=True):
             parts[f"{kind}, gradient of {name}"] = equal_to_rounding(*both)
-    found, expected = [], []  # 9 pixels are halved to 4, then 2
-    for normed in (True, False):
+    for normed in (True, False):  # 9 pixels are halved to 4, then 2
         net = ConvNet([2, 3, 4], side=9, batch_norm=normed, rng=seed.child("net").torch())
         convs = (skip_init(nn.Conv2d, n, n + 1, 3, padding=1, bias=not normed) for n in (2, 3))
         layers = nn.Sequential(*convs, skip_init(nn.Linear, 16, 10))
@@ -116,7 +113,12 @@ def torch_is_the_formula(
             h = (formula(h, *block[2].parameters()) if normed else h).relu()
         found.append(net(x))
         expected.append(layers[2](h.flatten(1)))
-    return every({**parts, "network": equal_to_rounding(torch.stack(found), torch.stack(expected))})
+    parts["network"] = equal_to_rounding(torch.stack(found), torch.stack(expected))
+    before, after, predicted = (one[:, 0] for one in seen[0])
+    return every(parts).drawn(
+        Series("nn.BatchNorm1d", before, after), Series("formula", before, predicted, "predicted"),
+        x="value of a feature before", y="value after",
+    )
 
 
 def _unbiased(x: Tensor, alpha: Tensor, beta: Tensor, eps: float = 1e-5) -> Tensor:
@@ -386,12 +388,10 @@ def gradient_is_projected(
         y = population_statistics(bn, [x.detach()]).eval()(x)
     (g,) = torch.autograd.grad(F.softplus(y + randn(rng, *x.shape)).sum(), y, retain_graph=True)
     (slope,) = torch.autograd.grad(y, x, g)
-    normal = normalize(x.detach(), 0, eps=TINY)
-    scale = (bn.weight.detach() / sigma).square()
+    normal, scale = normalize(x.detach(), 0, eps=TINY), (bn.weight.detach() / sigma).square()
     whole = g.square().sum(dim=0)
     lost = g.sum(dim=0).square() / batch, (normal * g).sum(dim=0).square() / batch
-    number = range(1, batches + 1)
-    order = whole.argsort()
+    number, order = range(1, batches + 1), whole.argsort()
     square, left = slope.square().sum(dim=0), whole - sum(lost)
     return equal_to_rounding(square, scale * left).named("squared gradient").drawn(
         Series("measured", number, (square / scale)[order]),

@@ -301,7 +301,20 @@ def student_descends_the_weighted_sum(
         ),
         "the teacher": never(kept, why="no gradient, no step and no change of mode"),
         "a teacher in training": never(calmed, why="is told of, and answers in evaluation mode"),
-    })
+    }).drawn(
+        Series("the teacher's part", range(classes), _slope(alpha * soft, logits), "orange",
+               "bars"),
+        Series("the labels' part", range(classes), _slope((1 - alpha) * wanted[2], logits), "teal",
+               "bars"),
+        Series("DistillationLoss", range(classes), rows * slopes[0][0]),
+        Series("their sum by hand", range(classes), rows * slopes[1][0], "predicted", "line"),
+        x="class", y="slope of a sample's loss in its logit",
+    )
+
+
+def _slope(loss: Tensor, logits: Tensor) -> Tensor:
+    """Give the slopes of the first sample's loss, where a loss is a mean over samples."""
+    return len(logits) * torch.autograd.grad(loss, logits)[0][0]
 
 
 def _must_not_run(*_: Any) -> Tensor:

@@ -97,7 +97,7 @@ def torch_dropout_is_inverted(
             Series("x", units, x, "predicted", "points"),
             Series("what is kept", units, theirs.sum(dim=0) / (theirs != 0).sum(dim=0), "other",
                    "points"),
-            x="unit", y="value",
+            x="unit", y="what the next layer gets",
         ),
         "what is kept": equal_to_rounding(theirs, (theirs != 0) * x / keep),
         "share that is kept": within_errors(
@@ -264,7 +264,19 @@ def scaling_is_exact_for_linear(
             ("ClassicDropout", classic.eval()(x), mean), ("MLP", net.eval()(x), subnets),
             ("all units", outputs[-1], x @ first.mT @ second.mT),
         )
-    })
+    }).drawn(
+        Series("the ten likeliest subnetworks", *_spread(outputs, weights), "gray", "points"),
+        Series("mean of all", range(10), mean[:10, 0], "measured", "points"),
+        Series("scaled weights", range(10), by_hand[:10, 0], "predicted", "line"),
+        Series("all units, unscaled", range(10), outputs[-1, :10, 0], "bound", "line"),
+        x="sample", y="output",
+    )
+
+
+def _spread(outputs: Tensor, weights: Tensor) -> tuple[list[int], Tensor]:
+    """Give the samples and outputs of the ten likeliest subnetworks, for ten samples."""
+    likely = weights.topk(10).indices
+    return [*range(10)] * 10, outputs[likely, :10, 0].flatten()
 
 
 def _linear(weight: Tensor) -> nn.Linear:

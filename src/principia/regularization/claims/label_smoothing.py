@@ -86,6 +86,7 @@ def torch_is_the_uniform_case(
         found.movedim(-1, 1), wanted.movedim(-1, 1))))
     many = places(nn.Identity(), (two[0].view(6, 8, 2), two[1].view(6, 8)), rng)
     single = logits.detach().float()
+    hard = (logits.softmax(dim=1) - F.one_hot(y, classes))[0]  # the slope without smoothing
     return every({
         name: equal(one.detach(), other.detach(), tol=1e-12, why="float64 rounding")
         for name, one, other in [
@@ -98,7 +99,12 @@ def torch_is_the_uniform_case(
         ]
     } | {"in single precision": equal(
         ours(single, y), theirs(single, y), tol=1e-5, why="float32 rounding of numbers below 50"
-    )})
+    )}).drawn(
+        Series("label_smoothing of torch", range(classes), rows * pairs[1][1][0] - hard),
+        Series("confusion Π", range(classes), rows * pairs[0][1][0] - hard, "predicted", "line"),
+        Series("hard label", [0, classes - 1], [0, 0], "gray", "line"),
+        x="class", y="slope of the loss, less that of a hard label",
+    )
 
 
 @claim(control={"weights": "swapped"}, source="Szegedy et al. 2016, sec. 7")

@@ -81,6 +81,13 @@ def torch_is_the_formula(
         "channels": (functional.batch_norm(pictures, None, None, training=True), [-4, -2, 3]),
     }
     plain, variance = plain.detach(), x.detach().var(dim=-1, correction=0)
+    bare, order = (theirs[0] - layer.bias) / layer.weight, x.argsort(dim=-1)
+    drawn = [
+        mark for k in range(min(3, samples)) for mark in (
+            Series(f"nn.LayerNorm, sample {k}", x[k], bare[k], "other", "points"),
+            Series("formula", x[k, order[k]], plain[k, order[k]], "predicted", "line"),
+        )
+    ]
     return every({
         **{
             name: equal_to_rounding(*pair) for name, *pair in
@@ -96,7 +103,7 @@ def torch_is_the_formula(
             name: equal_to_rounding(normalize(pictures, 0 if over == "samples" else axes), theirs)
             for name, (theirs, axes) in groups.items()
         },
-    })
+    }).drawn(*drawn, x="feature before", y="feature after, without β and γ")
 
 
 def _by_hand(net: Any, x: Tensor, axis: int) -> Tensor:

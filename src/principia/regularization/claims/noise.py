@@ -218,7 +218,8 @@ def weight_noise_penalizes_curvature(
     one, two = excess(1), excess(2)
     next_term = (two.mean() - 4 * one.mean()).abs() / 12  # one is a σ² + b σ⁴, two 4 a σ² + 16 b σ⁴
 
-    line, look = drawn_anew(nn.Linear(3, 1), rng), _Look()
+    line = drawn_anew(nn.utils.skip_init(nn.Linear, 3, 1), rng)
+    look = _Look()
     parts = [NoisyWeights(sigma), look]  # the noise comes before any other part, in any order
     plain = SGD(line.parameters(), lr=0.1)
     fit(line, (randn(rng, 8, 3), randn(rng, 8, 1)), Supervised(F.mse_loss), plain, steps=3,

@@ -64,7 +64,7 @@ def torch_is_the_formula(
     axis: Literal["rows", "columns"] = "rows",
 ) -> Evidence:
     r"""`weight_norm` of torch is $w=\gamma v/\Vert v\Vert$ for each unit, as are its gradients."""
-    rng, parts = seed.torch(), {}
+    rng, parts, drawn = seed.torch(), {}, []
     for kind, (layer, x, apply) in _layers(units, inputs, samples, rng).items():
         gamma, v = halves(layer)
         length = v.flatten(1).norm(dim=1).view_as(gamma)
@@ -76,6 +76,13 @@ def torch_is_the_formula(
         names = "weights", "gradient of γ", "gradient of v"
         for name, *pair in zip(names, theirs, ours, strict=True):
             parts[f"{name}, {kind}"] = equal_to_rounding(*pair)
+        if kind == "linear":
+            of, order = gamma.abs().flatten(), gamma.abs().flatten().argsort()
+            drawn = [
+                Series("weight_norm of torch", of, layer.weight.norm(dim=1), style="points"),
+                Series("γ v / ‖v‖", of[order], w.norm(dim=1)[order], "predicted", "line"),
+                Series("v alone", of, v.norm(dim=1), "gray", "points"),
+            ]
     net = he_mlp([inputs, units, units, 3], rng=rng).double()
     x, before = randn(rng, samples, inputs), [layer.weight.clone() for layer in net.layers]
     outputs = net(x)
@@ -89,7 +96,8 @@ def torch_is_the_formula(
     plain = [not parametrize.is_parametrized(one) for one in [*net.layers, merge(others)[1]]]
     plain.append(parametrize.is_parametrized(others[0]))
     why = "the weights become the directions; merging leaves plain layers, and other kinds alone"
-    return every({**parts, "in place": never([not one for one in kept + plain], why=why)})
+    parts["in place"] = never([not one for one in kept + plain], why=why)
+    return every(parts).drawn(*drawn, x="size of γ of a unit", y="length of its weights")
 
 
 def _layers(
@@ -381,7 +389,8 @@ def zero_has_no_direction(
     }
     nothing = drawn_anew(copy.deepcopy(plain), rng)
     nothing.weight.data.zero_()
-    turned = parametrizations.orthogonal(drawn_anew(copy.deepcopy(plain), rng))
+    square = drawn_anew(nn.utils.skip_init(nn.Linear, 3, 3), rng)
+    turned = parametrizations.orthogonal(square)  # others it completes from a global generator
     told = [
         words.format(name) in _refusal(lambda model=model: normalize_weights(model))
         for layer, words in [

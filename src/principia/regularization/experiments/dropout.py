@@ -1,5 +1,6 @@
 r"""Dropout: what it reaches on data."""
 
+import functools
 import math
 from collections.abc import Mapping
 from typing import Annotated, Any
@@ -10,17 +11,106 @@ from torch.nn import functional as F
 
 from principia.lab import figures
 from principia.lab.data.handwriting import handwriting
+from principia.lab.data.synthetic import circles
 from principia.lab.evidence import Plot, Series
+from principia.lab.heroes import hero
 from principia.lab.params import PositiveInt, Range
+from principia.lab.pictures import Image, Panels
 from principia.lab.runs import Run, at_least_goal, at_most_goal, experiment
 from principia.lab.seeds import Seed
 from principia.lab.training import OneCycle, Supervised, accuracy, evaluate, fit, learner
 from principia.lab.training.pairs import paired
 from principia.regularization.claims.dropout import COURSE, PLAIN, cut_accuracy
-from principia.regularization.dropout import Keep, with_dropout
+from principia.regularization.dropout import (
+    ClassicDropout,
+    Keep,
+    arithmetic_ensemble,
+    enumerate_subnets,
+    scale_weights,
+    with_dropout,
+)
 from principia.regularization.norm_constraint import MaxNorm
 
 SCORE = {"accuracy": accuracy}
+STEPS = 40  # of the training for the maps
+LARGE, REACH = 24, 1.6  # pixels of a large map a side, and how far it reaches from 0
+
+
+@hero(moves="keep", frames=17)
+def vote(
+    seed: Seed, *, keep: Annotated[float, Range(0.1, 0.9)] = 0.7, scaled: bool = True,
+    boldness: Annotated[float, Range(0.2, 12)] = 1.0,
+) -> Panels:
+    """One network with its weights times the keep probability nearly gives the vote of all 16.
+
+    Args:
+        keep: Probability of keeping each of four hidden units, which fence a disc; a small map is
+            as strong as the probability of its subnetwork.
+        scaled: Whether the weights are multiplied by it; if not, the one network is too sure.
+        boldness: Factor of the last weights; subnetworks that are sure vote unlike their mean.
+    """
+    net = _network([*_fence(seed)[:2], *(boldness * one for one in _fence(seed)[2:])], keep)
+    middles = (torch.arange(LARGE) + 0.5) * 2 * REACH / LARGE - REACH
+    x = torch.cartesian_prod(-middles, middles).flip(1)  # the rows of a picture begin above
+    with torch.no_grad():
+        logits, chances = enumerate_subnets(net, x)
+        one = (scale_weights(net) if scaled else nn.Sequential(net[0], net[1], net[3])).eval()(x)
+    order = sorted(range(16), key=lambda mask: (mask.bit_count(), mask))  # few units first
+    maps = logits.softmax(dim=-1)[order, :, 1].view(16, LARGE, LARGE)[:, 1::3, 1::3]
+    strength = (chances[order] / chances.max()).sqrt()[:, None, None]
+    tiles = nn.functional.pad(_colored(maps, strength), (0, 0, 1, 1, 1, 1), value=1.0)
+    wall = tiles.unflatten(0, (4, 4)).transpose(1, 2).flatten(2, 3).flatten(0, 1)
+    voted, single = arithmetic_ensemble(logits, chances)[:, 1], one.softmax(dim=-1)[:, 1]
+    apart = float((voted - single).abs().mean())
+    both = [_colored(chance.view(LARGE, LARGE)) for chance in (voted, single)]
+    frame = torch.tensor([0.86, 0.15, 0.15] if apart > 0.08 else [0.1, 0.6, 0.3])
+    framed = frame.expand(LARGE + 4, LARGE + 4, 3).clone()
+    framed[2:-2, 2:-2] = both[1]
+    weights = f"weights × {keep:.2g}" if scaled else "unscaled"
+    shown = {
+        "16 networks in one: no unit ... all 4": wall, "their vote": both[0],
+        f"one network, {weights}: {apart:.0%} off": framed,
+    }
+    return Panels(tuple(
+        Plot((Image(pixels),), title=title, square=True, bare=True)
+        for title, pixels in shown.items()
+    ))
+
+
+def _colored(chance: Tensor, strength: Tensor | float = 1.0) -> Tensor:
+    """Paint a chance above 1/2 orange, below blue, and white what is even or has no weight."""
+    sure = ((2 * chance - 1) * strength)[..., None]
+    paint = torch.where(sure > 0, *torch.tensor([[0.93, 0.5, 0.1], [0.15, 0.4, 0.8]]))
+    return (100 - 100 * sure.abs() * (1 - paint)).round() / 100
+
+
+@functools.lru_cache(maxsize=4)  # all frames show one network
+def _fence(seed: Seed) -> list[Tensor]:
+    """Train four units to fence a disc, on the mean loss of all their subnetworks."""
+    rng = seed.torch()
+    x, y = circles(rng, 60, 0.05)
+    turn = torch.arange(4) * math.pi / 2 + math.pi * torch.rand((), generator=rng)
+    walls = torch.stack([turn.cos(), turn.sin()], dim=1)
+    against = torch.tensor([[1.0], [-1.0]])  # what fires tells that it is outside
+    start = [6 * walls, torch.full((4,), -4.5), against.expand(2, 4), -against[:, 0]]
+    net = _network(start, 0.7)
+    adam = torch.optim.Adam(net.parameters(), lr=0.05, weight_decay=0.003)
+    for _ in range(STEPS):
+        logits, chances = enumerate_subnets(net, x)
+        losses = F.cross_entropy(logits.flatten(0, 1), y.repeat(len(logits)), reduction="none")
+        adam.zero_grad()
+        (chances @ losses.view(len(logits), -1).mean(dim=1)).backward()
+        adam.step()
+    return [one.detach() for one in net.parameters()]
+
+
+def _network(weights: list[Tensor], keep: float) -> nn.Sequential:
+    """Build the network of four units that may be dropped."""
+    first, last = (nn.utils.skip_init(nn.Linear, n, m) for n, m in ((2, 4), (4, 2)))
+    net = nn.Sequential(first, nn.Sigmoid(), ClassicDropout(keep), last)
+    for parameter, one in zip(net.parameters(), weights, strict=True):
+        parameter.data.copy_(one)
+    return net
 
 
 @learner

@@ -3,7 +3,7 @@ r"""Initialization: what it reaches on data."""
 import itertools
 import math
 from collections.abc import Sequence
-from typing import Annotated
+from typing import Annotated, Any, Literal
 
 import torch
 from torch import Tensor
@@ -12,13 +12,73 @@ from torch.nn import functional as F
 from principia.lab import figures
 from principia.lab.data.handwriting import handwriting
 from principia.lab.evidence import Plot, Series
+from principia.lab.heroes import hero
 from principia.lab.params import Range
+from principia.lab.pictures import Label, Panels, Rule
 from principia.lab.runs import Run, at_least_goal, at_most_goal, experiment
 from principia.lab.seeds import Seed
 from principia.lab.training import OneCycle, Supervised, accuracy, fit
 from principia.lab.training.pairs import paired
 from principia.networks.mlp import MLP
 from principia.regularization.initialization import depth_profile, initialize_, lsuv_
+
+LAYERS = 30  # of the moving picture
+DECADES = 10  # that it shows on either side
+
+
+@hero(moves="variance", frames=29)
+def towers(
+    seed: Seed, *, variance: Annotated[float, Range(0.5, 4)] = 2.0,
+    activation: Literal["relu", "tanh", "identity"] = "relu",
+    width: Annotated[int, Range(3, 100)] = 64,
+) -> Panels:
+    """A small factor per layer compounds to nothing or to infinity; one variance stands upright.
+
+    Args:
+        variance: Variance of the weights times the fan-in.
+        activation: What stands behind each layer; it decides which variance is right.
+        width: Units of a layer; narrow ones sway, even with the right variance.
+    """
+    rng = seed.torch()
+    mlp = MLP([width] * (LAYERS + 1), activation=activation, bias=False, rng=rng)
+    initialize_(mlp, "lecun", gain=math.sqrt(variance), rng=rng)
+    x = torch.randn(4096 // width + 1, width, generator=rng).requires_grad_()
+    signals = mlp.activations(x)
+    end = torch.randn(signals[-1].shape, generator=rng)
+    gradients = torch.autograd.grad(signals[-1], signals, end)
+    return Panels((
+        _tower(signals, -1, "blue", "signal, upward from layer 0"),
+        _tower(gradients, 0, "orange", "gradient, downward from layer 30"),
+    ))
+
+
+def _tower(values: Sequence[Tensor], last: int, color: Any, title: str) -> Plot:
+    """Draw how large the values of each layer are, one histogram above the other."""
+    sizes = [one.detach().abs().log10() for one in values]
+    edges = torch.linspace(-DECADES, DECADES, 81)
+    x, y = [], []
+    for layer, size in enumerate(sizes):  # one line to and fro, from each layer to the next
+        counts = torch.histogram(size[size.isfinite()].cpu(), edges).hist
+        seen = (counts > 0.01 * counts.max()).nonzero()[:, 0]
+        near = torch.arange(int(seen[0]) - 1, int(seen[-1]) + 2) if len(seen) else seen
+        heights = torch.nn.functional.pad(counts, (1, 1))[near + 1] / counts.max().clamp(min=1)
+        places = (edges[:-1] + edges[1:])[near.clamp(0, len(counts) - 1)] / 2
+        hill = [(round(a, 2), round(b, 3)) for a, b in zip(places.tolist(), heights.tolist(),
+                                                           strict=True)]
+        row = [(-DECADES - 1, 0.0), *hill, (DECADES + 1, 0.0)]  # the turns are out of sight
+        for place, height in row[:: -1 if layer % 2 else 1]:
+            x.append(place)
+            y.append(layer + 1.8 * height)
+    alive = sizes[last][sizes[last].isfinite()]
+    middle, fate = float(alive.median()) if len(alive) else -math.inf, "survives"
+    if abs(middle) > 2:
+        fate, color = "explodes" if middle > 0 else "dies out", "red"
+    at = LAYERS + 3 if last else -2
+    return Plot((
+        Rule("", x=0.0, role="gray"), Series("layers", x, y, color, "line"),
+        Label(fate, max(-7.0, min(7.0, middle)), at, color),
+    ), "size of a value, in powers of ten", "layer", title=title,
+        x_range=(-DECADES, DECADES), y_range=(-3.5, LAYERS + 4.5))
 
 
 @experiment(
