@@ -229,6 +229,13 @@ def test_words_on_an_axis_stay_words():
     assert list(rule.x) == ["1e-12", "2"]
 
 
+def test_a_number_that_is_none_leaves_a_gap():
+    line = Series("line", [0, float("nan"), 2], [1.0, float("inf"), float("nan")], style="line")
+    figure = draw(Plot((line,), x="x", y="y"))
+    assert (list(figure.data[0].x), list(figure.data[0].y)) == ([0, None, 2], [1, None, None])
+    assert figure.layout.yaxis.type is None
+
+
 def test_what_has_no_name_is_in_no_legend():
     marks = [Series(name, [0, 1], [k, 1]) for k, name in enumerate(("one", "", "two"))]
     figure = draw(Plot(marks, x="x", y="y"))
@@ -243,6 +250,11 @@ def test_pictures_that_are_more_than_lines_are_drawn_anew():
     assert not moving(lambda k: Series("ball", [k], [k]))
     assert moving(lambda k: Series("ball", [k], [k]), ("before", "after"))
     assert moving(lambda k: Image(np.eye(3) * (k + 1)))
+    still = Field(TIMES, TIMES, X * Y)  # which a partial update would lose
+    both = [Plot((still, Series("ball", [k], [k])), x="x", y="y") for k in range(2)]
+    figure = draw(Frames("time", (0, 1), both))
+    assert figure.layout.meta["redraw"]
+    assert [frame.traces for frame in figure.frames] == [(1,), (1,)]
 
 
 def test_a_rule_crosses_the_whole_plot():

@@ -64,6 +64,22 @@ def test_turning_a_knob_draws_it_anew(tab, server):
     assert [one for one in tab.complaints if "422" not in one] == []
 
 
+def test_titles_and_still_maps_stay_while_it_moves(tab, server):
+    tab.emulate_media(reduced_motion="reduce")
+    hero = hero_of(tab, server, "optimization/momentum")
+    expect(hero.locator(".play")).to_be_enabled()
+    figure = hero.locator(".figure")
+    for moment in ("5", "20"):
+        hero.locator("[name=time]").fill(moment)
+        expect(figure.locator(".heatmaplayer image")).to_have_count(1)
+        expect(figure).to_contain_text("the ball; in gray, without momentum")
+    hero = hero_of(tab, server, "connectionism/perceptron")
+    for moment in ("1", "3"):
+        hero.locator("[name=mistakes]").fill(moment)
+        expect(hero.locator(".figure")).to_contain_text(f"mistake {moment}")
+    assert tab.complaints == []
+
+
 def test_who_wants_no_motion_gets_none(tab, server):
     tab.emulate_media(reduced_motion="reduce")
     hero = hero_of(tab, server)

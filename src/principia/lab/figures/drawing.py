@@ -24,7 +24,7 @@ FRAME = 90  # milliseconds
 SLIDER, LEGEND = 70, 30  # pixels below the axes
 BARE = (Image, Matrix, Words, Graph)  # whose axes have no numbers to read, but for names of cells
 LISTED = ("scatter", "scatter3d", "bar")  # kinds of traces that a legend names
-FLUENT = {"scatter"}  # kinds of traces that move without being drawn anew
+FLUENT = {"scatter"}  # kinds of traces that move without everything being drawn anew
 BEYOND = 0.05  # of the span of an axis that does not move, free on both sides
 SHORT = 24  # numbers that are written as such; longer arrays travel packed
 
@@ -285,7 +285,7 @@ def _moving(frames: Frames) -> Spec:
     ]
     titles = [one["layout"]["annotations"] for one in specs]
     moving = _moving_traces([one["data"] for one in specs])
-    kinds = {specs[0]["data"][number]["type"] for number in moving}
+    kinds = {trace["type"] for trace in specs[0]["data"]}
     retitled = any(one != titles[0] for one in titles)
     redraw = retitled or not kinds <= FLUENT
     layout = specs[0]["layout"]

@@ -61,7 +61,9 @@ def _(mark: Series, color: str) -> list[Trace]:
     data = mark.to_json()
     bars = data.get("error")
     error = {"type": "data", "array": bars, "thickness": 1} if bars is not None else None
-    shared = {"name": mark.name, "x": data["x"], "y": data["y"]}
+    words = any(isinstance(one, str) for one in mark.x)
+    x = data["x"] if words else _drawable(data["x"])
+    shared = {"name": mark.name, "x": x, "y": _drawable(data["y"])}
     if data["style"] == "bars":
         bar = {"color": color}
         return [_trace("bar", **shared, marker=bar, error_y=error, opacity=0.85)]
@@ -74,6 +76,11 @@ def _(mark: Series, color: str) -> list[Trace]:
             marker={"color": color, "size": 7, "opacity": 0.8}, line=line, error_y=error,
         )
     ]
+
+
+def _drawable(numbers: Sequence[Any]) -> list[Any]:
+    """Leave a gap where there is no finite number; JSON has words there."""
+    return [None if isinstance(one, str) else one for one in numbers]
 
 
 @traces.register
