@@ -210,7 +210,6 @@ globalThis.principia = (() => {
     modeBarButtonsToRemove: ["sendChartToCloud", "sendDataToCloud", "lasso2d", "select2d"],
   };
 
-  const SLIDER = 70; // pixels that it takes in a recording
   const BETWEEN = 68; // pixels between two panels, one below the other: numbers, words, a title
   const NARROW = 560; // pixels, below which panels stand under each other
   // the axes of the panels, in the order in which they were made
@@ -269,10 +268,9 @@ globalThis.principia = (() => {
     const { data, layout } = dressed(figure);
     const many = (figure.layout?.meta?.panels ?? 1) > 1;
     if (many && element.clientWidth < NARROW) stacked(layout, element.clientHeight);
-    const wanted = layout.height - (element.closest(".hero") && !layout.sliders ? SLIDER : 0);
-    const tall = Number.parseFloat(getComputedStyle(element).height) < wanted;
-    const narrow = many && element.clientWidth < NARROW; // which has its own height in a hero
-    if (tall && !(narrow && element.closest(".hero"))) element.style.height = `${wanted}px`; // rows, or a slider
+    const tall = Number.parseFloat(getComputedStyle(element).height) < layout.height; // rows, or a slider
+    const stacks = many && element.clientWidth < NARROW && element.closest(".hero"); // which has room for them
+    if (tall && !stacks) element.style.height = `${layout.height}px`;
     delete layout.height; // the place on the page has it
     const dark = page.dataset.theme === "dark";
     const titled = (said) => layout.annotations.map((one, place) => ({ ...one, text: said[place].text }));

@@ -94,6 +94,7 @@ class Hero {
     if (!figure || others !== this.rest()) return;
     const { sliders, updatemenus, ...layout } = figure.layout; // the form has the knob and the button
     layout.margin = { ...layout.margin, b: layout.margin.b - SLIDER };
+    layout.height -= SLIDER;
     await drawFigure(this.figure, { ...figure, layout });
     this.redraw = layout.meta.redraw;
     this.others = others;
