@@ -61,6 +61,7 @@ def test_claims_catch_planted_bugs(old, new, claim):
          ["rows of the best weights"]),
         ("self.l2 / 2 * self.weight", "self.l2 * self.weight", "fast_form_finds_the_minimum",
          ["risk"]),
+        ("rest[held] = False", "pass", "held_out_risk", ["every problem and fold by itself"]),
         ("(z / T).softmax(-1)", "(z / T).exp()", "simplex_and_shift", ["sums", "by hand"]),
         ("(z / T).softmax(-1)", "(z / T).softmax(-1) - 0.1", "simplex_and_shift", ["positive"]),
         ("* p[..., None, :]\n", "* p[..., None, :].sqrt()\n", "jacobian", ["symmetric"]),

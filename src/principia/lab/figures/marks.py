@@ -36,7 +36,7 @@ Trace = dict[str, Any]  # as Plotly's own form has it
 Scale = list[list[Any]]  # of colors; named ones look otherwise in a browser than in Python
 GRAYS: Scale = [[0.0, "#000000"], [1.0, "#ffffff"]]
 BLUES: Scale = [[0.0, "#f1f5f9"], [0.5, "#60a5fa"], [1.0, "#1e3a8a"]]
-SIGNED: Scale = [[0.0, "#2563eb"], [0.5, "#ffffff"], [1.0, "#dc2626"]]
+SIGNED: Scale = [[0.0, "#2563eb"], [0.5, "#fdfdfd"], [1.0, "#dc2626"]]
 WIDTHS = (0.75, 1.75, 3.0, 5.0)  # of edges, thin to thick
 MOST_POINTS = 2000  # of a wave, which no screen shows more finely
 TEXT_SIDES = {
@@ -285,7 +285,7 @@ def _(mark: Words, color: str) -> list[Trace]:
     largest = float(np.nanmax(np.abs(weights), initial=0.0)) or 1.0
     high = largest if mark.high is None else mark.high
     low = (-high if mark.signed else 0.0) if mark.low is None else mark.low
-    scale = SIGNED if mark.signed else [[0.0, "#ffffff"], [1.0, CLASSES[1]]]
+    scale = SIGNED if mark.signed else [[0.0, "#fdfdfd"], [1.0, CLASSES[1]]]
     return [
         _trace(
             "heatmap", z=_small(weights[::-1]), text=letters, texttemplate="%{text}", zmin=low,

@@ -168,7 +168,8 @@ globalThis.principia = (() => {
     "#7c3aed": "#b79bff", "#0891b2": "#4cc9e6", "#be185d": "#f584b6", "#65a30d": "#a5d65a", "#e5e7eb": "#313947",
     "#93c5fd": "#27456e", "#fdba74": "#7a4a1c", "#86efac": "#1f5c39", "#f9a8d4": "#6e2a50", "#c4b5fd": "#463a78",
     "#fde047": "#6b5a12", "#67e8f9": "#155e6b", "#fca5a5": "#7a2f2f", "#bef264": "#4a6118", "#d6d3d1": "#4a4a4a",
-    "#a5b4fc": "#343f7a", "#5eead4": "#146157",
+    "#a5b4fc": "#343f7a", "#5eead4": "#146157", "#fdfdfd": "#20262f",
+    "#f1f5f9": "#1a2230", "#60a5fa": "#3b82f6", "#1e3a8a": "#bfdbfe",
   };
 
   function recolored(value) {
@@ -176,7 +177,7 @@ globalThis.principia = (() => {
       const low = value.toLowerCase();
       return DARK[low] ?? value.replace(/#[0-9a-f]{6}/gi, (color) => DARK[color.toLowerCase()] ?? color);
     }
-    if (Array.isArray(value)) return value.length > 300 || typeof value[0] === "number" ? value : value.map(recolored);
+    if (Array.isArray(value)) return value.length > 300 || (typeof value[0] === "number" && typeof value[1] !== "string") ? value : value.map(recolored);
     if (value && typeof value === "object") {
       return Object.fromEntries(Object.entries(value).map(([key, inner]) => [key, recolored(inner)]));
     }
@@ -241,7 +242,7 @@ globalThis.principia = (() => {
       const old = y ? [x.domain ?? [0, 1], y.domain ?? [0, 1]] : [x.x ?? [0, 1], x.y ?? [0, 1]];
       const title = titles.find((one) => !moved.has(one) && Math.abs(one.x - (old[0][0] + old[0][1]) / 2) < 0.02 && Math.abs(one.y - old[1][1]) < 0.02);
       if (title) {
-        Object.assign(title, { x: (across[0] + across[1]) / 2, y: down[1] });
+        Object.assign(title, { x: (across[0] + across[1]) / 2, y: down[1], font: { size: columns > 1 ? 9 : 12 } });
         moved.add(title);
       }
       if (y) [x.domain, y.domain] = [across, down];
