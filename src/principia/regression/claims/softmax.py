@@ -44,7 +44,7 @@ from principia.lab.evidence import (
     never,
 )
 from principia.lab.params import Range
-from principia.lab.pictures import Image, Label, Plot, Rule
+from principia.lab.pictures import Histogram, Image, Label, Plot, Rule
 from principia.lab.seeds import Seed
 from principia.lab.training import fit
 from principia.regression._softmax_fast import LBFGS
@@ -428,7 +428,10 @@ def held_out_risk(
         "training data flatter": at_most(lower, 0, why="the fit has minimized this very number"),
         "every problem and fold by itself": equal_to_rounding(
             cross_validated_risk(_means, few, few_y).flatten(), alone),
-    })
+    }).drawn(
+        Histogram("estimated", guess), Histogram("risk on new data", target, role="predicted"),
+        x="risk, of independent data sets", y="density",
+    )
 
 
 def _means(x: Tensor, y: Tensor) -> Model:
