@@ -120,7 +120,7 @@ def test_check_in_a_pipe_is_plain_and_exits_with_the_verdict(tmp_path):
     done = principia("check", CLAIM, "--figure", str(tmp_path / "figures.html"))
     assert done.returncode == 0, done.stderr
     first = done.stdout.splitlines()[0].split("\t")
-    assert first == ["holds", CLAIM, "1 = 1", "refuted: 1 > 0"]
+    assert first == ["holds", CLAIM, "mistakes: 1 = 1", "refuted: mistakes: 1 > 0"]
     assert "\x1b" not in done.stdout
     assert done.stderr == ""
     page = (tmp_path / "figures.html").read_text()
@@ -132,7 +132,7 @@ def test_check_in_a_pipe_is_plain_and_exits_with_the_verdict(tmp_path):
 def test_the_control_asked_for_is_refuted_with_exit_code_1():
     done = principia("check", CLAIM, "--set", "strict=true")
     assert done.returncode == 1
-    assert f"{CLAIM} REFUTED (seed 0): 1 > 0" in done.stdout
+    assert f"{CLAIM} REFUTED (seed 0): mistakes: 1 > 0" in done.stdout
 
 
 def test_json_has_the_documented_form_and_is_the_same_with_any_number_of_processes():
@@ -145,7 +145,8 @@ def test_json_has_the_documented_form_and_is_the_same_with_any_number_of_process
     assert set(document) == {"claims", "environment"}
     assert document["environment"]["threads"] == 1
     first = document["claims"][0]
-    assert set(first) == {"page", "claim", "passed", "measures", "controls"}
+    assert set(first) == {"page", "claim", "passed", "knobs", "measures", "controls"}
+    assert first["knobs"]["dim"].endswith(".")
     assert [measure["seed"] for measure in first["measures"]] == [0, 1]
     evidence = first["measures"][0]
     needed = {"seed", "knobs", "relation", "measured", "expected", "tolerance", "why", "verdict"}

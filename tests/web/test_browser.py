@@ -1,5 +1,6 @@
 """What people see, in a real Chromium: pages, knobs, addresses, the theme and the keyboard."""
 
+import functools
 import re
 from urllib.parse import urlsplit
 
@@ -30,12 +31,16 @@ def open_card(tab, server, claim, query=""):
     return card
 
 
+def answered_with(told, route):
+    route.fulfill(json=told)
+
+
 def test_every_page_loads_without_a_complaint_and_asks_no_other_host(tab, server, inside):
     """No error, no warning of the console, and nothing leaves the host."""
     one = inside.post(f"/api/claims/{HOPFIELD}/energy_never_rises", json={}).json()
     hero = inside.post(f"/api/heroes/{HOPFIELD}", json={"recorded": True}).json()
     for what, told in (("claims", one), ("heroes", hero)):  # what all are told here
-        tab.route(f"**/api/{what}/**", lambda route, told=told: route.fulfill(json=told))
+        tab.route(f"**/api/{what}/**", functools.partial(answered_with, told))
     wrong = {}
     for address in (*NAMED, *KEYS):
         tab.goto(f"{server}/{address}")  # its scripts have run; nobody waits for measurements

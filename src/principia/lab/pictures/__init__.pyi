@@ -22,3 +22,4 @@ from .picture import Picture as Picture
 from .picture import Plot as Plot
 from .picture import grid as grid
 from .picture import picture_from_json as picture_from_json
+from .picture import side_by_side as side_by_side

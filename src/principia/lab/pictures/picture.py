@@ -7,10 +7,23 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, final
 
-from principia.lab.params import UsageError
-from principia.lab.pictures.marks import Cloud, Image, Mark, Surface, mark_from_json, mark_to_json
+import numpy as np
 
-__all__ = ["Frames", "Panels", "Picture", "Plot", "grid", "picture_from_json"]
+from principia.lab.params import UsageError
+from principia.lab.pictures.marks import (
+    Cloud,
+    Image,
+    Label,
+    Mark,
+    Series,
+    Surface,
+    mark_from_json,
+    mark_to_json,
+)
+
+__all__ = [
+    "Frames", "Panels", "Picture", "Plot", "grid", "picture_from_json", "side_by_side",
+]
 
 
 @final
@@ -190,6 +203,44 @@ def grid(
         for one, title in zip(pictures, named, strict=True)
     ]
     return Panels(tuple(plots), columns)
+
+
+def side_by_side(
+    arrays: Mapping[str, Any], *, signed: bool = True, one_scale: bool = True
+) -> Plot:
+    """Show matrices beside each other under their names, 0 white.
+
+    Args:
+        arrays: Arrays or tensors by name; of one with more axes, the first half makes the rows.
+        signed: Whether less than 0 is blue and more is red.
+        one_scale: Whether all have the same colors; else each has its own.
+    """
+    tables = {name: _table(one) for name, one in arrays.items()}
+    sizes = {name: float(np.abs(one).max(initial=0.0)) or 1.0 for name, one in tables.items()}
+    left = 0.0
+    marks: list[Mark] = []
+    for name, values in tables.items():
+        most = max(sizes.values()) if one_scale else sizes[name]
+        wide = min(max(values.shape[1] / len(values), 0.1), 1.0)
+        right, middle = left + max(wide, 0.6), left + max(wide, 0.6) / 2
+        place = middle - wide / 2, 0.0, middle + wide / 2, 1.0
+        pixels = values if signed else most - values  # 0 is white
+        low = -most if signed else 0.0
+        frame = [place[side] for side in (0, 2, 2, 0, 0)]
+        marks += [
+            Image(pixels, name, signed=signed, low=low, high=most, place=place),
+            Series("", frame, [0, 0, 1, 1, 0], "gray", "line"),
+            Label(name, middle, 1, size=12, side="above"),
+        ]
+        left = right + 0.1
+    return Plot(tuple(marks), bare=True, x_range=(0, left - 0.1), y_range=(0, 1.1))
+
+
+def _table(values: Any) -> np.ndarray:
+    if hasattr(values, "detach"):
+        values = values.detach().cpu().numpy()
+    array = np.asarray(values, dtype=np.float64)
+    return array.reshape(math.prod(array.shape[: array.ndim // 2]), -1)
 
 
 def picture_from_json(plain: Mapping[str, Any]) -> Picture:

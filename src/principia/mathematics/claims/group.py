@@ -28,9 +28,8 @@ from principia.lab.evidence import (
     never,
 )
 from principia.lab.params import Range
-from principia.lab.pictures import Matrix
+from principia.lab.pictures import Matrix, side_by_side
 from principia.lab.seeds import Seed
-from principia.mathematics._matrix_zoo import side_by_side
 from principia.mathematics.group import FiniteGroup, first_of, group_axioms, translates
 
 Numbers = Annotated[int, Range(3, 40)]  # two numbers are too few: there a - b is a + b

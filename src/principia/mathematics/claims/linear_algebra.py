@@ -56,6 +56,7 @@ from principia.lab.evidence import (
     slope,
 )
 from principia.lab.params import Range
+from principia.lab.pictures import side_by_side
 from principia.lab.seeds import Seed
 from principia.mathematics.linear_algebra import (
     definiteness,
@@ -275,7 +276,7 @@ def trace_rules(
     minors = principal_minors(A).split([math.comb(dim, k) for k in range(1, dim + 1)], dim=1)
     sums = torch.stack([of_size.sum(dim=1) for of_size in minors])
     return every({
-        "cyclic": equal_to_rounding(*traces).pictured(zoo.side_by_side({
+        "cyclic": equal_to_rounding(*traces).pictured(side_by_side({
             f"ABC, trace {traces[1][0]:.4g}": (P @ Q @ R)[0],
             f"{order}, trace {traces[0][0]:.4g}": moved[0],
         })),
@@ -296,7 +297,7 @@ def frobenius(
     turn = torch.linalg.qr(turn).Q if Q == "orthogonal" else turn
     exact, moved = torch.linalg.matrix_norm(A), turn @ A
     return every({
-        "‖QA‖": equal_to_rounding(frobenius_norm(moved), exact).pictured(zoo.side_by_side({
+        "‖QA‖": equal_to_rounding(frobenius_norm(moved), exact).pictured(side_by_side({
             f"A, norm {exact[0]:.4g}": A[0], f"QA, norm {moved[0].norm():.4g}": moved[0],
         })),
         **{way: equal_to_rounding(frobenius_norm(A, method=way), exact) for way in WAYS},
@@ -368,7 +369,7 @@ def woodbury(
         inverse, exact = torch.linalg.inv(M), torch.linalg.inv(M + U @ C @ V)
         ours = inverse - inverse @ U @ torch.linalg.inv(core + V @ inverse @ U) @ V @ inverse
         change, claimed = ((one - inverse)[:16, :16] for one in (exact, ours))
-        parts[name] = equal_to_rounding(ours, exact).pictured(zoo.side_by_side({
+        parts[name] = equal_to_rounding(ours, exact).pictured(side_by_side({
             "change of the inverse": change, "claimed": claimed, "missed": change - claimed,
         }))
         solved = woodbury_solve(functools.partial(torch.linalg.solve, M), U, C, V, b)
@@ -397,7 +398,7 @@ def push_through(
     inner, ones = torch.linalg.inv(right + B @ A), torch.ones(rows).to(A)
     outer, pushed = torch.linalg.solve(left + A @ B, A), inner @ A if swapped else A @ inner
     return every({
-        "push through": equal_to_rounding(pushed, outer).pictured(zoo.side_by_side({
+        "push through": equal_to_rounding(pushed, outer).pictured(side_by_side({
             "(I + AB)^-1 A": outer, form: pushed, "missed": pushed - outer,
         })),
         "small system": equal_to_rounding(woodbury_solve(ones, A, right, B, A), A @ inner),
@@ -450,7 +451,7 @@ def one_sided_inverses(
         product, other = right @ wide, tall @ left
     return every({
         "wide": equal_to_rounding(product, torch.eye(len(product)).to(wide)).pictured(
-            zoo.side_by_side({"wide W, inverse": product, "tall W, inverse": other})
+            side_by_side({"wide W, inverse": product, "tall W, inverse": other})
         ),
         "tall": equal_to_rounding(other, torch.eye(len(other)).to(tall)),
         "right inverse is pinv": equal_to_rounding(right, ridge_pinv(wide, 0.0)),
@@ -472,12 +473,11 @@ def kronecker(
     many, big, moved = randn(rng, 2, 3, n * q), torch.kron(A, B), listed(A @ X @ B.mT)
     y, shown = randn(rng, 2, m * p), big @ listed(X)  # A2 and B2 lead back from where A and B do
     return every({
-        "vec": equal_to_rounding(moved, shown).pictured(zoo.side_by_side({
+        "vec": equal_to_rounding(moved, shown).pictured(side_by_side({
             "A⊗B": big, "times vec(X)": shown[:, None], "vec(AXB')": moved[:, None],
             "missed": (moved - shown)[:, None],
         })),
         "product": equal_to_rounding(
-            kron_matvec(A, B, kron_matvec(A2, B2, y)), y @ torch.kron(A @ A2, B @ B2).mT
-        ),
+            kron_matvec(A, B, kron_matvec(A2, B2, y)), y @ torch.kron(A @ A2, B @ B2).mT),
         "kron_matvec": equal_to_rounding(kron_matvec(A, B, many), many @ big.mT),
     })

@@ -47,8 +47,8 @@ from principia.lab.evidence import (
     never,
 )
 from principia.lab.params import Choice, Range
+from principia.lab.pictures import side_by_side
 from principia.lab.seeds import Seed
-from principia.mathematics._matrix_zoo import side_by_side
 from principia.mathematics.matrix_calculus import (
     MATRIX_RULES,
     RULES,

@@ -271,6 +271,15 @@ def finite_difference_floor(
     return every(parts).drawn(*curves, x="step ε", y="relative error", log="xy")
 
 
+def _refused(component: Callable[..., object], *arguments: object) -> bool:
+    """Tell whether a component complains in its words, or in those of gradcheck."""
+    try:
+        component(*arguments)
+    except (UsageError, GradcheckError):
+        return True
+    return False
+
+
 @claim(
     control={"factor": "1"}, refutes=["quadratic"], source="Nocedal and Wright 2006, th. 2.1",
     misprint=r"$f(x_0)+g^\top d+d^\top Hd$, without the factor $\frac12$",
@@ -394,15 +403,6 @@ def newton_on_quadratic(
         ),
         "singular, refused": never(np.logical_not(singular), why="there is no step to take"),
     })
-
-
-def _refused(component: Callable[..., object], *arguments: object) -> bool:
-    """Tell whether a component complains in its words, or in those of gradcheck."""
-    try:
-        component(*arguments)
-    except (UsageError, GradcheckError):
-        return True
-    return False
 
 
 @claim(

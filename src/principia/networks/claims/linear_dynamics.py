@@ -42,9 +42,8 @@ from principia.lab.evidence import (
     slope,
 )
 from principia.lab.params import Range
-from principia.lab.pictures import Rule
+from principia.lab.pictures import Rule, side_by_side
 from principia.lab.seeds import Seed
-from principia.networks.claims.mlp import side_by_side
 from principia.networks.linear_dynamics import (
     TwoLayerLinear,
     Whitener,

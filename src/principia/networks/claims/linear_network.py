@@ -47,8 +47,8 @@ from principia.lab.evidence import (
     never,
 )
 from principia.lab.params import Range, UsageError
+from principia.lab.pictures import side_by_side
 from principia.lab.seeds import Seed
-from principia.networks.claims.mlp import side_by_side
 from principia.networks.linear_network import (
     LinearNetwork,
     autoencoder_from_svd,

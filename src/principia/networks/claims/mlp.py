@@ -29,12 +29,11 @@ Knobs:
 
 import itertools
 import math
-from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 import torch
 from scipy import stats
-from torch import Tensor, nn
+from torch import nn
 from torch.nn import functional
 from torch.utils.flop_counter import FlopCounterMode
 
@@ -52,7 +51,7 @@ from principia.lab.evidence import (
     slope,
 )
 from principia.lab.params import MADE_WITH, Range
-from principia.lab.pictures import Matrix, Plot
+from principia.lab.pictures import side_by_side
 from principia.lab.seeds import Seed
 from principia.lab.training import seeded_generators
 from principia.networks.activations import ACTIVATIONS
@@ -332,15 +331,6 @@ def permutation_symmetry(
     bare = MLP([5, width, 3], activation=activation, bias=False, rng=rng).double()
     parts["without biases"] = equal_to_rounding(permute_hidden(bare, 1, perm)(x), bare(x))
     return every(parts)
-
-
-def side_by_side(matrices: Mapping[str, Tensor]) -> Plot:
-    """Show matrices of one height, each in its own scale, with an empty column between two."""
-    wide = [functional.pad((one / one.abs().max()).detach(), (0, 1), value=math.nan)
-            for one in matrices.values()]
-    values = torch.hstack(wide)[:, :-1]
-    rows, columns = ([f"{k + 1}" for k in range(count)] for count in values.shape)
-    return Plot((Matrix(values, rows, columns, signed=True),), title=" | ".join(matrices))
 
 
 @claim(

@@ -270,8 +270,7 @@ def sharpness_is_not_invariant(
         axes = len(sides) ** 0.5 * torch.tensor(sides).double().diag()  # as many rows
         flat = MLP([len(sides), 1], bias=False, rng=rng).double().requires_grad_(False)
         rises.append(perturbation_sharpness(
-            flat, _half_square, axes, flat(axes), rho=0.1, directions=directions, rng=rng
-        ))
+            flat, _half_square, axes, flat(axes), rho=0.1, directions=directions, rng=rng))
     rises.append(perturbation_sharpness(
         flat, lambda z, y: (y - z).sum(), axes, flat(axes), rho=0.1, directions=500, rng=rng
     ))

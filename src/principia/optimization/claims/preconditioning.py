@@ -56,6 +56,7 @@ from principia.lab.seeds import Seed
 from principia.mathematics.taylor import newton
 from principia.networks.linear_dynamics import Whitener
 from principia.networks.mlp import MLP
+from principia.optimization._fisher_by_hand import expected_squares, surprise
 from principia.optimization.gradient_descent import best_fixed_lr, descend
 from principia.optimization.preconditioning import (
     RESIDUAL,
@@ -67,7 +68,7 @@ from principia.optimization.preconditioning import (
     relative_conditioning,
 )
 from principia.optimization.problems import LogisticRisk, Problem, Quadratic, Saddle
-from principia.optimization.sgd import SampledSquares, per_sample_gradients
+from principia.optimization.sgd import SampledSquares
 
 
 @claim(
@@ -113,26 +114,21 @@ def preconditioned_step_limit(
     exact = [torch.linalg.solve(A, g[..., None])[..., 0] for g in given]
     return every({
         "factor of a step": equal(
-            found, list(rates.values()), tol=1e-6, why="rounding, times the condition of A"
-        ).drawn(
+            found, [*rates.values()], tol=1e-6, why="rounding, times the condition of A").drawn(
             *(Series(f"η = {eta:.3g}", t, worst[eta], "other", "points") for eta in shown),
             *(Series(f"factor {rates[eta]:.3g}", t, rates[eta] ** t, "predicted") for eta in shown),
             x="step", y="largest error in the norm of A, from 1", log="y",
         ),
         f"η = {longest:.3g} converges": at_most(
-            worst[longest][-1], 1, why="what is allowed must not leave errors larger than before"
-        ),
+            worst[longest][-1], 1, why="what is allowed must not leave errors larger than before"),
         "relative_conditioning": equal(
             relative_conditioning(A, H.clone().requires_grad_()), [a, 1.0], tol=1e-9,
-            why="rounding, times the condition",
-        ),
+            why="rounding, times the condition"),
         "parameters of several shapes": equal(
             *(torch.cat([one.flatten() for one in some]) for some in (moved, exact)),
-            tol=1e-10 * condition, why="rounding, times the condition of A",
-        ),
+            tol=1e-10 * condition, why="rounding, times the condition of A"),
         "diagonal and function": equal_to_rounding(
-            torch.stack(forms), torch.stack([_path(small, 0.5, scales.sqrt().diag(), 5)] * 2)
-        ),
+            torch.stack(forms), torch.stack([_path(small, 0.5, scales.sqrt().diag(), 5)] * 2)),
     })
 
 
@@ -454,12 +450,12 @@ def natural_gradient_is_newton(
 
         def risk(weight: Tensor, given: Any = (model, name, law, target)) -> Tensor:
             model, name, law, target = given
-            return _surprise(functional_call(model, {name: weight}, (x,)), target, law)
+            return surprise(functional_call(model, {name: weight}, (x,)), target, law)
 
         damped: dict[str, Any] = {"damping": 0.01} if law == "classes" else {}  # singular, else
         direction = natural_gradient(model, x, target, law=law, **damped)[name]
         H, fisher = jacrev(grad(risk))(start), fisher_information(model, x, law=law)
-        exact = _expected_squares(model, x, law)
+        exact = expected_squares(model, x, law)
         Newton([weight], **damped).step(lambda at=weight, risk=risk: risk(at).backward())
         found = fisher, H, exact, torch.from_numpy(direction.numpy()), start - weight.detach()
         cases.append([one.flatten() for one in found])
@@ -475,32 +471,7 @@ def natural_gradient_is_newton(
         ),
         "its definition": equal_to_rounding(
             torch.cat([fisher, fisher_information(net, x).flatten()]),
-            torch.cat([exact, _expected_squares(net, x, "classes").flatten()]),
+            torch.cat([exact, expected_squares(net, x, "classes").flatten()]),
         ),
         "natural gradient and Newton's step": equal_to_rounding(direction, step),
     })
-
-
-def _surprise(outputs: Tensor, y: Tensor, law: Law) -> Tensor:
-    """Average the negative log-likelihood by torch's own losses."""
-    if law == "normal":
-        return F.mse_loss(outputs, y, reduction="sum") / (2 * len(outputs))
-    if outputs.shape[1] == 1:
-        return F.binary_cross_entropy_with_logits(outputs[:, 0], y.to(outputs))
-    return F.cross_entropy(outputs, y)
-
-
-def _expected_squares(model: nn.Module, x: Tensor, law: Law) -> Tensor:
-    """Sum the squared scores over all y, weighted as the model predicts: what Fisher defined."""
-    z = model(x).detach()
-    if law == "normal":  # two values one standard deviation from one mean have the same moments
-        cases = [(z + sign * one, z.new_full((len(z),), 0.5))
-                 for one in torch.eye(z.shape[1]).to(z) for sign in (-1, 1)]
-    else:
-        p = torch.cat([1 - z.sigmoid(), z.sigmoid()], 1) if z.shape[1] == 1 else z.softmax(1)
-        cases = [(torch.full((len(z),), k), p[:, k]) for k in range(p.shape[1])]
-    total = 0
-    for y, weight in cases:
-        scores = per_sample_gradients(model, lambda out, y: _surprise(out, y, law), x, y)
-        total = total + scores.mT @ (weight[:, None] * scores)
-    return cast("Tensor", total) / len(x)
