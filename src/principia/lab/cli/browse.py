@@ -138,7 +138,7 @@ def _write_hero(page: "Page", path: Path, pairs: tuple[str, ...]) -> None:
     redraw = (figure.layout.meta or {}).get("redraw", True)
     shown = figure.to_html(
         include_plotlyjs=True, auto_play=moving, animation_opts=pace(FRAME, redraw=redraw),
-        config={"displaylogo": False, "plotlyServerURL": ""},
+        config={"displaylogo": False, "plotlyServerURL": "", "displayModeBar": moving},
     )
     if moving:
         write_text(path, shown)
