@@ -12,11 +12,13 @@ from announcing import announced
 from principia.lab.course import catalog, fingerprint, imports
 from principia.lab.course.fingerprint import (
     EARLIER,
+    SHOWING,
     Sources,
     loaded,
     of_claims,
     of_race,
     of_run,
+    roots_of_claims,
     roots_of_run,
 )
 from principia.lab.course.rooms import room_module
@@ -134,6 +136,15 @@ def test_claims_and_runs_have_the_hashes_of_what_they_are_about(guest):
     assert changed("late.py", "3", "4") == (False, True)
     assert changed("__init__.py", "chapter", "CHAPTER") == (False, False)
     assert changed("idea.py", "for a test", "FOR A TEST") == (True, True)
+
+
+def test_who_only_shows_evidence_does_not_make_it_stale():
+    showing = ("principia.lab.cli", "principia.lab.web", "principia.lab.notebooks")
+    sources = Sources()
+    for page in [page for chapter in catalog.chapters() for page in chapter.pages]:
+        needed = sources.needed(roots_of_claims(page), SHOWING)
+        assert not [one for one in needed if one.startswith(showing)], page.key
+        assert {page.module, "principia.lab.evidence.relations"} <= needed
 
 
 def test_a_flipped_sign_makes_evidence_stale_whatever_the_clock_says(guest):

@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     from principia.lab.course.catalog import Page
 
 __all__ = [
-    "EARLIER", "Sources", "fingerprint", "loaded", "note", "of_claims", "of_race", "of_run",
-    "roots_of_claims", "roots_of_run",
+    "EARLIER", "SHOWING", "Sources", "fingerprint", "loaded", "note", "of_claims", "of_race",
+    "of_run", "roots_of_claims", "roots_of_run",
 ]
 
 EARLIER = "measured on an earlier version"  # what is said of all that has another fingerprint
@@ -44,6 +44,7 @@ OWN_DATA = ("principia.lab.data.own",)
 CLOCK = ("principia.lab.racing.clock",)
 COMMANDS = ("principia.lab.cli.app",)
 STORY = "principia"  # its own file holds the story of the course and the version
+SHOWING = frozenset({"principia.lab.notebooks"})  # who only shows what others have measured
 
 
 def fingerprint(modules: Iterable[str], sources: Sources | None = None) -> str:
@@ -61,7 +62,7 @@ def fingerprint(modules: Iterable[str], sources: Sources | None = None) -> str:
     """
     sources = sources or Sources()
     digest = hashlib.sha256()
-    for module in sorted(sources.needed(modules) - {STORY}):
+    for module in sorted(sources.needed(modules, SHOWING) - {STORY}):
         digest.update(f"{module} {sources.sha256(module)}\n".encode())
     return digest.hexdigest()
 

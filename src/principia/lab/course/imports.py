@@ -83,13 +83,20 @@ class Sources:
         self._read: dict[Path, _Source] = {}
         self._next: dict[str, frozenset[str]] = {}
 
-    def needed(self, modules: Iterable[str]) -> frozenset[str]:
-        """Name all modules that these need, directly or through others, and these themselves."""
+    def needed(
+        self, modules: Iterable[str], but: frozenset[str] = frozenset()
+    ) -> frozenset[str]:
+        """Name all modules that these need, directly or through others, and these themselves.
+
+        Args:
+            modules: Where to begin.
+            but: Modules that do not count, and lead to no others.
+        """
         found: set[str] = set()
         waiting = list(modules)
         while waiting:
             module = waiting.pop()
-            if module not in found:
+            if module not in found and module not in but:
                 found.add(module)
                 if module not in self._next:
                     self._next[module] = frozenset(self._needed_by(module))
@@ -171,14 +178,14 @@ class Sources:
             return found
         inside = {name: f"{place}.{name}" for name in names}
         found |= {one for one in inside.values() if self.path(one) is not None}
-        if path is None or not self._source(path).lazy:
-            return found
+        if path is None or not self._source(path).lazy or not (names or "." in place):
+            return found  # whoever imports all of the course wants its version, or its folder
         stub = _stub(path.with_suffix(".pyi"), place)
         rest = [name for name, one in inside.items() if self.path(one) is None]
         if names and all(name in stub for name in rest):
             return found | {stub[name] for name in rest}
         files = [one.removesuffix(".py") for one in self._inside(str(path.parent))
-                 if one.endswith(".py") and one != INIT]
+                 if one.endswith(".py") and one not in (INIT, "__main__.py")]
         return found | {f"{place}.{one}" for one in files} | self._imported_by(place, path)
 
 
