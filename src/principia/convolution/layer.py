@@ -15,7 +15,6 @@ References:
 __all__ = ["multiply_adds"]
 
 from contextlib import ExitStack
-from typing import Any
 
 import torch
 from torch import Tensor, nn

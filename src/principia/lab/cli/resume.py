@@ -73,14 +73,15 @@ def _knobs(config: "RunConfig") -> Mapping[str, Knob]:
     """Give what could be turned when the run began."""
     if config.data is None:
         return catalog.page(config.page, "run").experiments()[config.experiment].knobs
-    from principia.lab.data.own import load
-    from principia.lab.data.schema import examples
+    from principia.lab.data.own import load_examples
     from principia.lab.seeds import Seed
-    from principia.lab.training.learners import knobs_for, learner_of
+    from principia.lab.training.learners import knobs_for, learner_of, picture_learner
 
-    own = config.data
-    ready = examples(load(own.source)[0], own.target, seed=Seed(config.seed), drop=own.drop)
-    return knobs_for(learner_of(catalog.page(config.page, "run"), ready.schema))
+    own, page = config.data, catalog.page(config.page, "run")
+    if not own.target:  # a folder of pictures
+        return knobs_for(picture_learner(page))
+    ready, _ = load_examples(own.source, own.target, seed=Seed(config.seed), drop=own.drop)
+    return knobs_for(learner_of(page, ready.schema))
 
 
 _CHECKS: Mapping[str, Callable[["RunConfig", Any], tuple[str, bool]]] = {
@@ -104,7 +105,7 @@ def _new_run(config: "RunConfig", given: Flags) -> str:
     asked = {
         **{name: value for name, value in plain.items() if value != getattr(usual, name)},
         "threads": config.threads, "data-dir": config.data_dir,
-        **({"data": own.source, "target": own.target, "drop": own.drop} if own else {}),
+        **({"data": own.source, "target": own.target or None, "drop": own.drop} if own else {}),
         **{name: value for name, value in given.items() if name != "set"},
     }
     knobs = {name: _words(value) for name, value in config.knobs.items()}

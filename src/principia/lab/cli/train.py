@@ -51,7 +51,8 @@ def run(
         seed: Seed of everything random, by default 0.
         set_: Turn a knob, as knob=value, or add a callback to the training, as callback.knob=value
             (see principia callbacks); may be repeated.
-        data: Your own table (.csv, .tsv, .npz, .parquet), or an embedded one such as iris.
+        data: Your own table (.csv, .tsv, .npz, .parquet), an embedded one such as iris, or a folder
+            of pictures with one subfolder a class.
         target: Column of your table to predict.
         drop: Column of your table to leave out; may be repeated.
         resume: Go on with an interrupted run: its name, or last. What it was asked, it keeps.
@@ -178,11 +179,11 @@ def report(run: str, *, runs_dir: str = RUNS) -> int:
 def predict(
     run: str, *, data: str, out: str | None = None, runs_dir: str = RUNS
 ) -> int:
-    """Predict the rows of a table with the model of a run that learned from a table.
+    """Predict with the model of a run that learned from your own data: rows, or pictures.
 
     Args:
         run: Name of a run, or last.
-        data: Table with the columns that the model learned from.
+        data: Table with the columns that the model learned from; or a picture, or a folder of them.
         out: CSV file for the table with its predictions; without it they are printed.
         runs_dir: Folder of the run folders.
     """
@@ -201,24 +202,45 @@ def predict(
             f"predict: {folder.name} learned from its own data set, not from a table. "
             f"Train with principia run {folder.config.page} --data mine.csv --target y."
         )
-    schema = Schema.from_json(described["schema"])
-    cells, _ = load(data)
-    found = predictions(model, schema, schema.encode(cells)).tolist()
-    if schema.task == "classification":
-        found = [schema.target.values[place] for place in found]
-    named = f"predicted_{schema.target.name}"
+    if "pictures" in described["schema"]:
+        rows = _of_pictures(model, described["schema"], Path(data))
+    else:
+        schema = Schema.from_json(described["schema"])
+        cells, _ = load(data)
+        found = predictions(model, schema, schema.encode(cells)).answers.tolist()
+        if schema.task == "classification":
+            found = [schema.target.values[place] for place in found]
+        named = f"predicted_{schema.target.name}"
+        columns = [] if out is None else [[name, *cells.as_given(name)] for name in cells]
+        rows = list(zip(*columns, [named, *found], strict=True))
     stream = io.StringIO()
-    writer = csv.writer(stream, lineterminator="\n")
+    csv.writer(stream, lineterminator="\n").writerows([_cell(one) for one in row] for row in rows)
     if out is None:
-        writer.writerows([(named,), *((_cell(one),) for one in found)])
         sys.stdout.write(stream.getvalue())
         return 0
-    columns = [*(cells.as_given(name) for name in cells), found]
-    writer.writerow([*cells, named])
-    writer.writerows([_cell(one) for one in row] for row in zip(*columns, strict=True))
     write_text(Path(out), stream.getvalue())
-    say(f"{len(found)} predictions: {out}")
+    say(f"{len(rows) - 1} predictions: {out}")
     return 0
+
+
+def _of_pictures(model: Any, described: dict[str, Any], where: Path) -> list[tuple[Any, ...]]:
+    """Predict a picture, or all of a folder: rows of a table with its head."""
+    from principia.lab.data.own_pictures import PictureSchema, pictures_in
+    from principia.lab.training.learners import predictions
+
+    schema = PictureSchema.from_json(described)
+    files = pictures_in(where) if where.is_dir() else [where]
+    if not files or not all(one.is_file() for one in files):
+        raise UsageError(
+            f"predict: --data must be a PNG or JPEG picture, or a folder of them; got {where}. The "
+            "model learned from pictures."
+        )
+    found = predictions(model, schema, schema.encode(files))
+    rows = zip(files, found.answers.tolist(), found.sure.tolist(), strict=True)
+    return [
+        ("picture", "predicted_class", "probability"),
+        *((str(file), schema.classes[place], f"{share:.4f}") for file, place, share in rows),
+    ]
 
 
 def _cell(value: Any) -> Any:

@@ -96,6 +96,11 @@ class Schema:
         return sum(one.width for one in self.features)
 
     @property
+    def takes(self) -> int:
+        """What a model is built for."""
+        return self.inputs
+
+    @property
     def outputs(self) -> int:
         """How many numbers a model gives: one a class, or one."""
         return self.target.width

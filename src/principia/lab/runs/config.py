@@ -19,7 +19,7 @@ __all__ = ["OwnData", "RunConfig", "config_of"]
 @final
 @dataclass(frozen=True)
 class OwnData:
-    """The user's table: a file or the name of an embedded one, its target, and columns left out."""
+    """The user's data: a table with its target and the columns left out, or a picture folder."""
 
     source: str
     target: str
@@ -65,7 +65,8 @@ class RunConfig:
         """How one asks for it on the command line."""
         words = ["principia", "run", self.key]
         if self.data is not None:
-            words += ["--data", self.data.source, "--target", self.data.target]
+            words += ["--data", self.data.source]
+            words += ["--target", self.data.target] if self.data.target else []
             words += [word for column in self.data.drop for word in ("--drop", column)]
         words += ["--budget", self.budget, "--seed", str(self.seed)]
         for knob, value in self.knobs.items():
@@ -111,7 +112,7 @@ def config_of(
         knobs: Values or texts of knobs, and of callbacks as `callback.knob`.
         budget: `quick` or `full`.
         seed: Seed of everything random.
-        data: The user's own table, or an embedded one.
+        data: The user's own table, an embedded one, or a folder of pictures.
         target: Column of the table to predict.
         drop: Columns of the table to leave out.
         data_dir: Folder with the data sets.
@@ -146,19 +147,28 @@ def _own_data(
     page: catalog.Page, data: str, target: str | None, drop: tuple[str, ...],
     knobs: Mapping[str, Any], seed: int,
 ) -> tuple[OwnData, dict[str, Any]]:
-    """Read the table once now, so that whatever is wrong with it is said before the run begins."""
-    from principia.lab.data.own import default_target, load
-    from principia.lab.data.schema import examples
+    """Read the data once now, so that whatever is wrong with it is said before the run begins."""
+    from principia.lab.data.embedded import TABLES
+    from principia.lab.data.own import default_target, load, load_examples
     from principia.lab.seeds import Seed
     from principia.lab.training.factories import settings_with_callbacks
-    from principia.lab.training.learners import knobs_for, learner_of, trains
+    from principia.lab.training.learners import knobs_for, learner_of, picture_learner, trains
 
-    cells, sha256 = load(data)
-    target = target or default_target(data)
+    folder = data not in TABLES and Path(data).is_dir()
+    if folder and (target is not None or drop):
+        raise UsageError(
+            f"run: --target and --drop are for tables; {data} is a folder, whose subfolders name "
+            "the classes. Leave them out."
+        )
+    target = "" if folder else target or default_target(data)
     if target is None:
-        raise UsageError(f"run: --data {data} needs --target COLUMN. {suggestion('', cells)}")
-    ready = examples(cells, target, seed=Seed(seed), drop=drop)
-    kind = learner_of(page, ready.schema)
+        hint = suggestion("", load(data)[0])
+        raise UsageError(f"run: --data {data} needs --target COLUMN. {hint}")
+    if folder:  # the knobs say how its pictures are read
+        kind = picture_learner(page)
+    else:
+        kind = learner_of(page, load_examples(data, target, seed=Seed(seed), drop=drop)[0].schema)
     chosen = settings_with_callbacks(page.key, knobs_for(kind), knobs, trains=trains(kind))
+    _, sha256 = load_examples(data, target, seed=Seed(seed), drop=drop, knobs=chosen)
     source = data if sha256 == data else str(Path(data).resolve())
     return OwnData(source, target, drop, sha256), chosen

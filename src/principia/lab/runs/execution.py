@@ -141,16 +141,17 @@ def _outcome(run: Run, config: RunConfig) -> tuple[Outcome, dict[str, Any] | Non
 def _learned(
     run: Run, page: catalog.Page, config: RunConfig, knobs: Mapping[str, Any]
 ) -> tuple[Outcome, dict[str, Any]]:
-    """Train the page's model on the user's own table."""
-    from principia.lab.data.own import load
-    from principia.lab.data.schema import examples
+    """Train the page's model on the user's own table or pictures."""
+    from principia.lab.data.own import load_examples
     from principia.lab.training.learners import learn
 
     assert config.data is not None  # noqa: S101
-    table, sha256 = load(config.data.source)
-    if sha256 != config.data.sha256:
-        raise UsageError(f"run: {config.data.source} has changed since the run began. Start a new.")
-    ready = examples(table, config.data.target, seed=run.seed, drop=config.data.drop)
+    own = config.data
+    ready, sha256 = load_examples(
+        own.source, own.target, seed=run.seed, drop=own.drop, knobs=knobs
+    )
+    if sha256 != own.sha256:
+        raise UsageError(f"run: {own.source} has changed since the run began. Start a new.")
     goals = learn(run, page, ready, knobs)
     outcome = Outcome(
         config.page, "", config.budget, config.seed, knobs, dict(run.metrics), goals,

@@ -126,7 +126,7 @@ def run_report(folder: RunFolder, result: Mapping[str, Any] | None = None) -> st
         label="Own data." if experiment is None else "Experiment.",
         statement=(
             Markup("<code>{}</code>, predicting <code>{}</code>.").format(
-                config.data.source, config.data.target
+                config.data.source, config.data.target or "the class"
             )
             if config.data else prose_to_html(experiment.statement if experiment else "")
         ),

@@ -10,6 +10,7 @@ __all__ = ["Batch", "Input", "answer", "each", "row_count", "rows_at_once", "sli
 Input = Tensor | tuple[Tensor, ...]
 Batch = tuple[Any, ...]  # of inputs; mostly they are tensors, which is what one reads there
 ROWS, NUMBERS = 4096, 2**22  # that a model is asked for at once where no gradients are kept
+MAPS = 8  # times more numbers than a picture has are in the maps of its first layers
 
 
 def each(function: Callable[[Tensor], Tensor], data: Any) -> Any:
@@ -51,7 +52,7 @@ def rows_at_once(x: Input, at_least: int) -> int:
         >>> rows_at_once(torch.zeros(1, 784), 64), rows_at_once(torch.zeros(1, 3, 512, 512), 64)
         (4096, 64)
     """
-    numbers = sum(one[0].numel() for one in tensors_of(x))
+    numbers = sum(one[0].numel() * (MAPS if one.ndim > 3 else 1) for one in tensors_of(x))
     return max(at_least, min(ROWS, NUMBERS // max(1, numbers)))
 
 

@@ -1,7 +1,9 @@
 r"""Learners: how a page learns from any table, `principia run PAGE --data mine.csv --target y`.
 
 A page whose model is a module declares how to build it with `@learner`; scikit-learn estimators
-need no declaration. Training, splitting, scaling and measuring are the same for all of them.
+need no declaration. A learner whose first argument is the `shape` (C, H, W) of a picture learns
+from a folder with one subfolder a class, `principia run PAGE --data FOLDER`. Training, splitting,
+scaling and measuring are the same for all of them.
 """
 
 from __future__ import annotations
@@ -10,7 +12,7 @@ import inspect
 import typing
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, final
+from typing import Annotated, Any, final
 
 import torch
 import torch.nn.functional as F
@@ -19,13 +21,15 @@ from torch import Tensor, nn
 
 from principia.lab.course.catalog import Page
 from principia.lab.course.rooms import page_key
+from principia.lab.data.own_pictures import PictureExamples, PictureSchema
 from principia.lab.data.schema import Examples, Schema
-from principia.lab.figures import confusion, predicted
+from principia.lab.figures import confusion, images, predicted
 from principia.lab.params import (
     Knob,
     NonNegativeFloat,
     PositiveFloat,
     PositiveInt,
+    Range,
     UsageError,
     knobs_of,
     settings,
@@ -35,16 +39,21 @@ from principia.lab.training import EarlyStopping, OneCycle, Supervised, accuracy
 from principia.lab.training.estimators import fit_quietly
 from principia.lab.training.metrics import outputs_of
 
-if TYPE_CHECKING:
-    from principia.lab.params import Range
+__all__ = [
+    "Learner", "Predictions", "knobs_for", "learn", "learner", "learner_of", "picture_learner",
+    "predictions", "trains",
+]
 
-__all__ = ["Learner", "knobs_for", "learn", "learner", "learner_of", "predictions", "trains"]
+MISTAKES = 15  # pictures that are drawn
 
 
 @final
 @dataclass(frozen=True)
 class Learner:
-    """A function that builds a model for so many inputs and outputs, declared on its page."""
+    """A function that builds a model for so many inputs and outputs, declared on its page.
+
+    What learns pictures takes their `shape` in place of `inputs`.
+    """
 
     function: Callable[..., nn.Module | BaseEstimator]
 
@@ -53,6 +62,16 @@ class Learner:
         """Whether the model is a scikit-learn estimator, which trains itself."""
         made = typing.get_type_hints(self.function)["return"]
         return inspect.isclass(made) and issubclass(made, BaseEstimator)
+
+    @property
+    def takes_pictures(self) -> bool:
+        """Whether it learns pictures, not rows of a table."""
+        return "shape" in inspect.signature(self.function).parameters
+
+    @property
+    def plan(self) -> Mapping[str, Knob]:
+        """What can be turned in its training."""
+        return _OF_PICTURES if self.takes_pictures else _TRAINING
 
     @property
     def page(self) -> str:
@@ -68,10 +87,10 @@ class Learner:
     def knobs(self) -> Mapping[str, Knob]:
         """What can be turned: the model's knobs and those of the training."""
         own = {name: one for name, one in knobs_of(self.function).items() if name not in _GIVEN}
-        return own if self.builds_estimator else {**own, **_TRAINING}
+        return own if self.builds_estimator else {**own, **self.plan}
 
 
-_GIVEN = ("inputs", "outputs", "rng")
+_GIVEN = ("inputs", "shape", "outputs", "rng")
 
 
 def learner(function: Callable[..., nn.Module | BaseEstimator]) -> Learner:
@@ -79,10 +98,26 @@ def learner(function: Callable[..., nn.Module | BaseEstimator]) -> Learner:
     return Learner(function)
 
 
-def learner_of(page: Page, schema: Schema) -> Learner | type[BaseEstimator]:
-    """Find what learns a table on a page: its declared learner, or its first fitting estimator."""
+def picture_learner(page: Page) -> Learner:
+    """Find what learns pictures on a page."""
+    for one in _declared(page):
+        if one.takes_pictures:
+            return one
+    raise UsageError(
+        f"run: {page.key} does not learn from pictures. Name a table, or try convolution/resnet."
+    )
+
+
+def _declared(page: Page) -> list[Learner]:
     rooms = vars(page.load("experiments")).values()
-    declared = [one for one in rooms if isinstance(one, Learner) and one.page == page.key]
+    return [one for one in rooms if isinstance(one, Learner) and one.page == page.key]
+
+
+def learner_of(page: Page, schema: Schema | PictureSchema) -> Learner | type[BaseEstimator]:
+    """Find what learns such data on a page: a declared learner, or the first fitting estimator."""
+    if isinstance(schema, PictureSchema):
+        return picture_learner(page)
+    declared = [one for one in _declared(page) if not one.takes_pictures]
     kinds: list[Any] = [one.thing for one in page.components() if _is_estimator(one.thing)]
     kinds = declared or kinds
     right = is_classifier if schema.task == "classification" else is_regressor
@@ -116,7 +151,9 @@ def _is_estimator(thing: Any) -> bool:
     return inspect.isclass(thing) and issubclass(thing, BaseEstimator)
 
 
-def learn(run: Run, page: Page, ready: Examples, knobs: Mapping[str, Any]) -> dict[str, Range]:
+def learn(
+    run: Run, page: Page, ready: Examples | PictureExamples, knobs: Mapping[str, Any]
+) -> dict[str, Range]:
     """Train what the page learns with, measure it beside a guess, and draw it; return the goals."""
     schema = ready.schema
     kind = learner_of(page, schema)
@@ -126,13 +163,16 @@ def learn(run: Run, page: Page, ready: Examples, knobs: Mapping[str, Any]) -> di
     else:
         model = _fit_estimator(run, kind, ready, chosen)
     run.keep(model, example=ready.x_test[:1])
-    found = predictions(model, schema, ready.x_test)
+    answered = predictions(model, schema, ready.x_test)
+    found = answered.answers
     if schema.task == "classification":
         right = float((found == ready.y_test).double().mean())
         guess = float((ready.y_test == ready.y.mode().values).double().mean())
         run.record(test_accuracy=right, accuracy_of_the_commonest_class=guess)
         names = [str(one) for one in schema.target.values]
         run.figure("confusion", confusion(ready.y_test, found, names))
+        if isinstance(ready, PictureExamples):
+            _draw_mistakes(run, ready, answered, names)
         return {"test_accuracy": at_least_goal(guess)}
     error, spread = (
         float((one - ready.y_test).double().square().mean().sqrt())
@@ -143,25 +183,54 @@ def learn(run: Run, page: Page, ready: Examples, knobs: Mapping[str, Any]) -> di
     return {"test_rmse": at_most_goal(spread)}
 
 
-def predictions(model: Any, schema: Schema, x: Tensor) -> Tensor:
-    """Predict classes (their places) or numbers (in the units of the table) for inputs."""
+def _draw_mistakes(
+    run: Run, ready: PictureExamples, answered: Predictions, names: list[str]
+) -> None:
+    """Draw the test pictures whose class was missed, those first of which the model was surest."""
+    found = answered.answers
+    missed = (found != ready.y_test).nonzero()[:, 0]
+    if not len(missed):
+        return
+    worst = missed[answered.sure[missed].argsort(descending=True)][:MISTAKES].tolist()
+    shown = [ready.x_test[one].permute(1, 2, 0).squeeze(-1) for one in worst]
+    titles = [f"{names[ready.y_test[one]]}, not {names[found[one]]}" for one in worst]
+    run.figure("mistakes", images(shown, titles))
+
+
+@final
+@dataclass(frozen=True)
+class Predictions:
+    """Classes (their places) or numbers, and the probability that a network gives each class.
+
+    Numbers and the answers of an estimator have none.
+    """
+
+    answers: Tensor
+    sure: Tensor
+
+
+def predictions(model: Any, schema: Schema | PictureSchema, x: Tensor) -> Predictions:
+    """Predict classes, or numbers in the units of the table, for inputs."""
     if not isinstance(model, nn.Module):
         found = torch.as_tensor(model.predict(x.double().numpy()))
-        return found.long() if schema.task == "classification" else found.float()
+        found = found.long() if schema.task == "classification" else found.float()
+        return Predictions(found, torch.empty(0))
     outputs = outputs_of(model, x.to(next(model.parameters()).dtype)).cpu()
     if schema.task == "classification":
-        return outputs.argmax(1)
-    return outputs[:, 0].float() * schema.target.scale + schema.target.mean
+        sure, found = outputs.softmax(dim=1).max(dim=1)
+        return Predictions(found, sure)
+    numbers = outputs[:, 0].float() * schema.target.scale + schema.target.mean
+    return Predictions(numbers, torch.empty(0))
 
 
-def _train_module(run: Run, kind: Any, ready: Examples, chosen: dict[str, Any]) -> nn.Module:
+def _train_module(
+    run: Run, kind: Any, ready: Examples | PictureExamples, chosen: dict[str, Any]
+) -> nn.Module:
     """Train a module with AdamW in one cycle; a tenth of the rows chooses the best weights."""
-    own = {name: value for name, value in chosen.items() if name not in _TRAINING}
-    plan = {name: chosen.get(name, one.default) for name, one in _TRAINING.items()}
+    own = {name: value for name, value in chosen.items() if name not in kind.plan}
+    plan = {name: chosen.get(name, one.default) for name, one in kind.plan.items()}
     schema = ready.schema
-    model = kind.function(
-        schema.inputs, schema.outputs, run.seed.child("init").torch(), **own
-    )
+    model = kind.function(schema.takes, schema.outputs, run.seed.child("init").torch(), **own)
     loss, y, metrics = F.cross_entropy, ready.y, {"accuracy": accuracy}
     if schema.task == "regression":
         loss, metrics = F.mse_loss, {}
@@ -169,6 +238,8 @@ def _train_module(run: Run, kind: Any, ready: Examples, chosen: dict[str, Any]) 
     held = max(1, len(y) // 10)
     order = torch.randperm(len(y), generator=run.seed.child("held out").torch())
     rest, few = order[held:], order[:held]
+    if kind.takes_pictures and len(rest) % plan["batch_size"] == 1:
+        rest = rest[1:]  # batch normalization cannot take a last batch of one
     optimizer = torch.optim.AdamW(
         model.parameters(), lr=plan["lr"], weight_decay=plan["weight_decay"]
     )
@@ -194,15 +265,33 @@ def _plan(
     """
 
 
+def _plan_of_pictures(
+    *, side: Annotated[int, Range(4, 512)] | None = None, epochs: PositiveInt = 20,
+    batch_size: Annotated[int, Range(2, 4096)] = 32, lr: PositiveFloat = 3e-3,
+    weight_decay: NonNegativeFloat = 0.01,
+) -> None:
+    """Name what can be turned in every training on pictures.
+
+    Args:
+        side: Pixels of a side, to which the middle of every picture is brought; by default the
+            smallest side of all pictures, from 8 to 64.
+        epochs: How often to go through the training pictures.
+        batch_size: Pictures of a step.
+        lr: Largest learning rate of the cycle.
+        weight_decay: How strongly weights are pulled to 0.
+    """
+
+
 _TRAINING = dict(knobs_of(_plan))
+_OF_PICTURES = dict(knobs_of(_plan_of_pictures))
 
 
 def _fit_estimator(
-    run: Run, kind: Any, ready: Examples, chosen: dict[str, Any]
+    run: Run, kind: Any, ready: Examples | PictureExamples, chosen: dict[str, Any]
 ) -> Any:
     if isinstance(kind, Learner):
         rng, schema = run.seed.child("init").torch(), ready.schema
-        estimator: Any = kind.function(schema.inputs, schema.outputs, rng, **chosen)
+        estimator: Any = kind.function(schema.takes, schema.outputs, rng, **chosen)
     else:
         estimator = kind(**chosen)
     if "random_state" in estimator.get_params(deep=False):

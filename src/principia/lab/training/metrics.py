@@ -9,7 +9,7 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor, nn
 
-from principia.lab.training.batches import Input, answer, each, slices
+from principia.lab.training.batches import Input, answer, each, rows_at_once, slices
 
 __all__ = ["Metric", "accuracy", "evaluate", "evaluated", "outputs_of", "rmse"]
 
@@ -41,7 +41,7 @@ def rmse(outputs: Tensor, target: Tensor) -> Tensor:
 @torch.no_grad()
 def evaluate(
     model: nn.Module, data: tuple[Input, Tensor], metrics: Mapping[str, Metric], *,
-    batch_size: int = 4096,
+    batch_size: int | None = None,
 ) -> dict[str, float]:
     """Compute metrics of a model in evaluation mode; its mode afterwards is that of before."""
     x, y = data
@@ -51,10 +51,11 @@ def evaluate(
 
 
 @torch.no_grad()
-def outputs_of(model: nn.Module, x: Input, batch_size: int = 4096) -> Tensor:
+def outputs_of(model: nn.Module, x: Input, batch_size: int | None = None) -> Tensor:
     """Compute the outputs of a model in evaluation mode, a slice of the data at a time."""
+    size = batch_size or rows_at_once(x, 1)
     with evaluated(model):
-        return torch.cat([answer(model, part) for part in slices(x, batch_size)])
+        return torch.cat([answer(model, part) for part in slices(x, size)])
 
 
 @contextmanager
