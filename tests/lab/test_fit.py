@@ -474,7 +474,7 @@ def learn(model, data, held, loss=F.cross_entropy, **more):
 
 
 def test_validation_takes_large_pictures_a_few_at_a_time(monkeypatch):
-    monkeypatch.setattr(batches, "NUMBERS", 9 * 3 * 32 * 32)  # so that 9 of these are large
+    monkeypatch.setattr(batches, "NUMBERS", 9 * 3 * 32 * 32 * batches.MAPS)  # 9 of these are large
     rng = torch.Generator().manual_seed(3)
     x, y = torch.randn(41, 3, 32, 32, generator=rng), torch.randint(4, (41,), generator=rng)
     model = Counting(nn.Sequential(nn.Flatten(), nn.Linear(3 * 32 * 32, 4)))
