@@ -15,6 +15,7 @@ from sklearn.datasets import make_moons
 from sklearn.linear_model import LogisticRegression
 
 import needs
+from principia.lab.data.cifar10 import THINGS, cifar10, read_records
 from principia.lab.data.digits import digits
 from principia.lab.data.files import find
 from principia.lab.data.idx import read_idx
@@ -169,6 +170,33 @@ def test_text8_has_its_known_words():
     words = text.split()
     assert words[:7] == ["anarchism", "originated", "as", "a", "term", "of", "abuse"]
     assert (len(text), len(words), len(set(words))) == (6_877_825, 1_171_946, 57_993)
+
+
+def test_cifar10_begins_with_its_known_pictures():
+    with needs.data():
+        (x, y), (x_test, y_test) = cifar10("train"), cifar10("test")
+    assert (x.shape, x_test.shape) == ((4000, 3, 32, 32), (1000, 3, 32, 32))
+    # the beginning of the two files as everybody knows them: frog, truck, truck, deer, ...
+    assert y[:10].tolist() == [6, 9, 9, 4, 1, 1, 2, 7, 8, 3]
+    assert y_test[:10].tolist() == [3, 8, 8, 0, 6, 6, 1, 6, 3, 1]
+    assert THINGS[int(y[0])] == "frog"
+    assert (255 * x[0, :, 0, 0]).round().int().tolist() == [59, 62, 63]
+    assert sorted(y_test.unique().tolist()) == list(range(10))
+    # the means of all 50,000 pictures; those of 4,000 are as close as their spread allows
+    torch.testing.assert_close(
+        x.mean(dim=(0, 2, 3)), torch.tensor([0.4914, 0.4822, 0.4465]), atol=0.01, rtol=0
+    )
+
+
+@pytest.mark.parametrize(("body", "sentence"), [
+    (b"", "must hold records of 3073 bytes; got 0"),
+    (bytes(3072), "must hold records of 3073 bytes; got 3072"),
+    (bytes(3073) + b"\x0a" + bytes(3072), "must be 0 to 9; got 10"),
+])
+def test_other_bytes_than_records_are_refused(tmp_path, body, sentence):
+    (tmp_path / "some.bin").write_bytes(body)
+    with pytest.raises(UsageError, match=sentence):
+        read_records(tmp_path / "some.bin")
 
 
 @pytest.mark.parametrize("content", [b"", b"anarchism", b" " * 6877825])

@@ -2,7 +2,9 @@
 
 import gzip
 import hashlib
+import io
 import os
+import tarfile
 import threading
 import zipfile
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -10,7 +12,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 
 import needs
-from principia.lab.data import fashion, files, mnist, reviews, speech, text8, uci
+from principia.lab.data import cifar10, fashion, files, mnist, reviews, speech, text8, uci
 from principia.lab.data.files import Remote, RemoteFolder, find, find_folder
 from principia.lab.params import UsageError
 
@@ -117,7 +119,7 @@ def test_downloads_come_over_https_alone(cache, server, monkeypatch):
         with pytest.raises(UsageError, match="it must come over https, not from"):
             find("set/file.bin", remote=Remote(url, 9, "0"))
     every = [*mnist.FILES.values(), *fashion.FILES.values(), *speech.FILES.values(),
-             *reviews.FILES.values(), text8.REMOTE]
+             *reviews.FILES.values(), text8.REMOTE, *(one for _, one in cifar10.FILES.values())]
     assert all(one.startswith("https://") for one in (*(each.url for each in every), uci.HOME))
     # a server may not lead away from https either
     monkeypatch.setattr(files, "_need_safe", lambda url, check=files._need_safe: (
@@ -196,6 +198,26 @@ def test_a_recording_that_ends_early_is_refused(tmp_path):
         with pytest.raises(UsageError, match=r"speech: mine\.wav (is not a|must be one)"):
             speech.spoken_digit("mine.wav", data_dir=tmp_path)
     assert float(speech.spoken_digit().abs().max()) == 1
+
+
+def test_the_beginning_of_a_file_in_a_tar_archive_is_downloaded(cache, tmp_path):
+    archive, text = tmp_path / "text.tar.gz", b"anarchism originated as a term of abuse"
+    with tarfile.open(archive, "w:gz") as stream:
+        for name, body in (("of/this", b"nothing"), ("of/text", text), ("of/that", b"no more")):
+            member = tarfile.TarInfo(name)
+            member.size = len(body)
+            stream.addfile(member, io.BytesIO(body))
+    right = hashlib.sha256(text[:9]).hexdigest()
+    url, size = archive.as_uri(), archive.stat().st_size
+    for member, limit in (("of/that", size), ("text", size), ("of/text", size - 1)):
+        with pytest.raises(UsageError, match="must have its known size and SHA-256"):
+            find("set/text.prefix", remote=Remote(url, 9, right, limit, member))
+    path = find("set/text.prefix", remote=Remote(url, 9, right, size, "of/text"))
+    assert path.read_bytes() == b"anarchism"
+    archive.write_bytes(archive.read_bytes()[: size // 2])
+    with pytest.raises(UsageError, match="must have its known size and SHA-256"):
+        find("other/text.prefix", remote=Remote(url, 9, right, size, "of/text"))
+    assert leftovers(cache) == [path]
 
 
 def test_the_beginning_of_a_zipped_file_is_downloaded(cache, tmp_path):

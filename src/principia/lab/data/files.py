@@ -14,6 +14,7 @@ import http.client
 import json
 import os
 import shutil
+import tarfile
 import tempfile
 import urllib.error
 import urllib.request
@@ -60,13 +61,15 @@ class Remote:
         url: Where it is.
         size: Its bytes.
         sha256: What they hash to.
-        zipped: Bytes of a zip archive at the address, if the file is the beginning of its member.
+        zipped: Bytes of an archive at the address, if the file is the beginning of its member.
+        member: Name of the member of a .tar.gz archive; a zip archive has a single one.
     """
 
     url: str
     size: int
     sha256: str
     zipped: int = 0
+    member: str = ""
 
 
 @final
@@ -104,7 +107,7 @@ def find(relative: str, *, data_dir: Path | None = None, remote: Remote | None =
         limit = remote.zipped or remote.size
         digest = _download(remote.url, body, limit, relative, data_dir)
         if remote.zipped:
-            digest = _unzip_beginning(body, remote.size)
+            digest = _unpack_beginning(body, remote)
         if digest != remote.sha256:
             raise _changed(relative, data_dir)
         target = list(folders(data_dir))[-1] / relative
@@ -241,15 +244,25 @@ def _need_safe(url: str) -> None:
         raise urllib.error.URLError(f"it must come over {SCHEMES[0]}, not from {url}")
 
 
-def _unzip_beginning(path: Path, size: int) -> str:
-    """Replace a zip archive by the first bytes of its only member; return their SHA-256."""
+def _unpack_beginning(path: Path, remote: Remote) -> str:
+    """Replace an archive by the first bytes of its member; return their SHA-256."""
     try:
-        with zipfile.ZipFile(path) as archive:
-            content = open_member(archive, archive.infolist()[0]).read(size)
-    except (*DAMAGED, OSError, IndexError):
+        if remote.member:
+            content = _beginning_in_tar(path, remote)
+        else:
+            with zipfile.ZipFile(path) as archive:
+                content = open_member(archive, archive.infolist()[0]).read(remote.size)
+    except (*DAMAGED, tarfile.TarError, OSError, IndexError, StopIteration):
         return ""  # which no file hashes to
     path.write_bytes(content)
     return hashlib.sha256(content).hexdigest()
+
+
+def _beginning_in_tar(path: Path, remote: Remote) -> bytes:
+    with tarfile.open(path, "r|gz") as archive:  # a stream: nothing before the member is kept
+        member = next(one for one in archive if one.name == remote.member)
+        stream = archive.extractfile(member)
+        return stream.read(remote.size) if stream else b""
 
 
 def _missing(relative: str, data_dir: Path | None, reason: str) -> MissingData:
