@@ -98,7 +98,8 @@ def mu_law_decode(codes: Int[Tensor, "..."], *, classes: Levels = 256) -> Float[
 
 def _need_codes(owner: str, name: str, codes: Tensor, classes: int) -> None:
     if codes.numel() and not 0 <= int(codes.min()) <= int(codes.max()) < classes:
-        got = f"{int(codes.min())} to {int(codes.max())}"
+        low, high = int(codes.min()), int(codes.max())
+        got = low if low < 0 else high
         raise usage_error(owner, name, f"integers from 0 to {classes - 1}", got)
 
 
@@ -260,7 +261,7 @@ class WaveNet(nn.Module):
             nn.ReLU(), skip_init(nn.Conv1d, skips, skips, 1),
             nn.ReLU(), skip_init(nn.Conv1d, skips, classes, 1),
         )
-        for part in (self.on, self.out, self.head):
+        for part in (*self.on, self.out, self.head):
             initialize_(part, "default", rng=rng)
 
     def forward(self, x: Int[Tensor, "B T"]) -> Float[Tensor, "B classes T"]:
