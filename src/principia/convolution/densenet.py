@@ -33,8 +33,8 @@ __all__ = ["DenseNet", "DenseBlock2d", "Transition"]
 
 import math
 import re
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import Annotated, Any, Literal, final
 
@@ -110,7 +110,7 @@ class DenseBlock2d(nn.Module):
             if self.checkpoint and torch.is_grad_enabled():
                 new: Any = recomputed(
                     _read, layer, *maps, use_reentrant=False,
-                    context_fn=lambda layer=layer: (nullcontext(), _unmoved(layer)),
+                    context_fn=lambda layer=layer: (nullcontext(), _Unmoved(layer)),
                 )
             else:
                 new = _read(layer, *maps)
@@ -122,14 +122,18 @@ def _read(layer: nn.Module, *maps: Tensor) -> Tensor:
     return layer(torch.cat(maps, dim=1))
 
 
-@contextmanager
-def _unmoved(layer: nn.Module) -> Iterator[None]:
-    """Keep running statistics as they are: the same batch comes a second time."""
-    kept = {one: one.clone() for one in layer.buffers()}
-    try:
-        yield
-    finally:
-        for one, value in kept.items():
+@final
+class _Unmoved(AbstractContextManager[None]):
+    """Keeps running statistics as they are, for the same batch comes once more."""
+
+    def __init__(self, layer: nn.Module) -> None:
+        self.buffers = [*layer.buffers()]
+
+    def __enter__(self) -> None:
+        self.values = [one.clone() for one in self.buffers]
+
+    def __exit__(self, *error: object) -> None:
+        for one, value in zip(self.buffers, self.values, strict=True):
             one.copy_(value)
 
 
