@@ -46,6 +46,7 @@ from torch.utils.checkpoint import checkpoint as recomputed
 from principia.convolution.resnet import (
     ConvLayer,
     Maps,
+    NewMaps,
     Part,
     Several,
     Stem,
@@ -103,7 +104,7 @@ class DenseBlock2d(nn.Module):
             ))
             self.channels += growth
 
-    def forward(self, x: Maps) -> Maps:
+    def forward(self, x: Maps) -> NewMaps:
         """Put all maps side by side."""
         maps = [x]
         for layer in self.layers:
@@ -166,7 +167,7 @@ class Transition(nn.Module):
         self.channels = max(1, math.floor(theta * cin))
         self.layer = layer(cin, self.channels, 1, pre=True, rng=rng)
 
-    def forward(self, x: Maps) -> Maps:
+    def forward(self, x: Maps) -> NewMaps:
         """Mix the channels and average 2 x 2 pixels."""
         if min(x.shape[2:]) < 2:
             hint = "Larger pictures, or fewer blocks."

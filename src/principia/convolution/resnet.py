@@ -71,7 +71,7 @@ Part = Callable[..., Any]  # a class of modules, or a partial of one
 Weights = Mapping[str, Tensor] | Path | str
 Shortcut = Literal["A", "B", "none"]
 Several = Annotated[int | tuple[int, ...], OrPart(Range(1, math.inf, kind=int), tuple)]
-Maps = Float[Tensor, "B C H W"]
+Maps, NewMaps = Float[Tensor, "B C H W"], Float[Tensor, "B K h w"]
 
 
 @final
@@ -115,7 +115,7 @@ class ConvLayer(nn.Module):
             self.conv = drawn(nn.Conv2d, cin, cout, kernel, rng=rng, **options)
         self.norm, self.activation = norm(cin if pre else cout), activation()
 
-    def forward(self, x: Maps) -> Maps:
+    def forward(self, x: Maps) -> NewMaps:
         """Compute the maps."""
         if self.pre:
             return self.conv(self.activation(self.norm(x)))
@@ -160,7 +160,7 @@ class Stem(nn.Module):
         self.layer = layer(channels, width, kernel, stride=stride, rng=rng)
         self.pool = nn.MaxPool2d(3, stride=2, padding=1) if pool else nn.Identity()
 
-    def forward(self, x: Maps) -> Maps:
+    def forward(self, x: Maps) -> NewMaps:
         """Compute the maps."""
         return self.pool(self.layer(x))
 
@@ -192,7 +192,7 @@ class _Block(nn.Module):
             weight = getattr(last.norm, "weight", None)
             nn.init.zeros_(last.conv.weight if weight is None else weight)
 
-    def forward(self, x: Maps) -> Maps:
+    def forward(self, x: Maps) -> NewMaps:
         """Compute the maps."""
         y = self.branch(x)
         if self.shortcut is None:
@@ -208,7 +208,7 @@ class _Padded(nn.Module):
         super().__init__()
         self.stride, self.more = stride, more
 
-    def forward(self, x: Maps) -> Maps:
+    def forward(self, x: Maps) -> NewMaps:
         """Compute the maps."""
         if self.stride > 1:
             x = x[:, :, ::self.stride, ::self.stride]

@@ -72,14 +72,15 @@ def arcs(
         [0.9 * (k in gone) for k in range(layers + 2)],
     )
     title = "every layer reads all maps" if dense else "every layer reads the one before"
-    color = "red" if found[1] < 0.5 else "green"
+    color = "red" if found[1] < found[0] / 2 else "green"
     return Panels((
         Plot((
             Graph(places, edges, [], weights=weights, size=0.01), nodes, Regions(tiles, groups),
             *holes, Label("reads:", 0, -0.45 - SLICE / 2, "gray", 13),
         ), bare=True, title=title, x_range=(-0.6, MOST + 1.6), y_range=(-3.6, 2.4)),
         Plot((
-            Series("", ["whole", f"without {lost}" if lost else "none cut"], found, color, "bars"),
+            Series("", ["whole"], found[:1], "green", "bars"),
+            Series("", [f"without {lost}" if lost else "none cut"], found[1:], color, "bars"),
         ), y="digits that can be told from what is left", y_range=(0, 1),
             title=f"cut layer {lost}: {found[0]:.0%} to {found[1]:.0%}" if lost else "nothing cut"),
     ))
