@@ -276,19 +276,19 @@ def test_bad_input_is_told_in_one_sentence():
     shrink = r"shortcut must be 'B' or 'none' from 8 to 4 channels; got 'A'\. Zeros are added"
     with pytest.raises(UsageError, match=f"ResidualBlock: {shrink}"):
         ResidualBlock(8, 4)
-    with pytest.raises(UsageError, match=r"BottleneckBlock: shortcut must be 'B' or 'none' from 9"):
+    with pytest.raises(UsageError, match=r"BottleneckBlock: shortcut must be 'B' or 'none'"):
         BottleneckBlock(9, 2, shortcut="A")
-    with pytest.raises(UsageError, match=r"ResNet: n must be an integer in \[1, inf\), or a tuple; g"):
+    with pytest.raises(UsageError, match=r"ResNet: n must be an integer in \[1, inf\), or a "):
         ResNet(0)
     for bad in ((), (1, 0), (1, 2.5)):
-        with pytest.raises(UsageError, match="ResNet: n must be a count of 1 or more blocks for ea"):
+        with pytest.raises(UsageError, match="ResNet: n must be a count of 1 or more blocks"):
             ResNet(bad)
-    with pytest.raises(UsageError, match=r"ConvLayer: kernel must be odd, or 0 for no convolution; g"):
+    with pytest.raises(UsageError, match=r"ConvLayer: kernel must be odd, or 0 for no convol"):
         ConvLayer(1, 1, 4)
     net = ResNet(1, channels=1, width=2)
     with pytest.raises(UsageError, match=r"x must be of shape \(B, 1, H, W\); got \(2, 3, 8, 8\)"):
         net(torch.zeros(2, 3, 8, 8))
     with pytest.raises(UsageError, match=r"ResidualBlock: alpha must be in \[0, inf\); got -1"):
         ResidualBlock(1, 1, alpha=-1)
-    with pytest.raises(UsageError, match=r"PlainNet: width must be an integer in \[1, inf\); got 0"):
+    with pytest.raises(UsageError, match=r"PlainNet: width must be an integer in \[1, inf\)"):
         PlainNet(1, width=0)

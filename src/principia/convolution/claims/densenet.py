@@ -138,7 +138,7 @@ def connection_count(
         block: Any = DenseBlock2d(growth, growth, L, rng=rng).double()
         chain = nn.Sequential(*(ConvLayer(growth, growth, rng=rng) for _ in range(L))).double()
         edges = _connections(*(
-            (block, block.layers) if reading == "all layers" else (chain, list(chain))
+            (block, list(block.layers)) if reading == "all layers" else (chain, list(chain))
         ), x)
         counts.append(len(edges))
     expected = [L * (L + 1) // 2 for L in numbers]
