@@ -227,12 +227,12 @@ class DenseNet(nn.Module):
         cin = self.stem.channels
         for place, count in enumerate(counts):
             if place:
-                self.transitions.append(Transition(cin, theta, layer=layer, rng=rng))
-                cin = self.transitions[-1].channels
-            self.blocks.append(DenseBlock2d(
-                cin, growth, count, bottleneck=bottleneck, layer=layer, rng=rng
-            ))
-            cin = self.blocks[-1].channels
+                transition = Transition(cin, theta, layer=layer, rng=rng)
+                self.transitions.append(transition)
+                cin = transition.channels
+            block = DenseBlock2d(cin, growth, count, bottleneck=bottleneck, layer=layer, rng=rng)
+            self.blocks.append(block)
+            cin = block.channels
         self.last = layer(cin, cin, 0, pre=True)  # without a convolution
         self.head = drawn(nn.Linear, cin, classes, rng=rng)
 
@@ -268,7 +268,7 @@ class DenseNet(nn.Module):
             depth: Of the network.
         """
         given = read_weights("DenseNet", weights)
-        sizes = {
+        sizes: dict[str, Any] = {
             name: given[key].shape[axis] for name, key, axis in
             (("channels", "features.conv0.weight", 1), ("classes", "classifier.weight", 0))
             if key in given

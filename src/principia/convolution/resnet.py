@@ -71,7 +71,8 @@ Part = Callable[..., Any]  # a class of modules, or a partial of one
 Weights = Mapping[str, Tensor] | Path | str
 Shortcut = Literal["A", "B", "none"]
 Several = Annotated[int | tuple[int, ...], OrPart(Range(1, math.inf, kind=int), tuple)]
-Maps, NewMaps = Float[Tensor, "B C H W"], Float[Tensor, "B K h w"]
+Maps = Float[Tensor, "B C H W"]
+NewMaps = Float[Tensor, "B K h w"]
 
 
 @final
@@ -355,7 +356,8 @@ class ResNet(nn.Module):
     @property
     def depth(self) -> int:
         """Layers with weights from the picture to the scores, without those of shortcuts."""
-        return 2 + sum(len(block.branch) for group in self.groups for block in group)  # type: ignore[union-attr,arg-type]
+        blocks: list[Any] = [one for one in self.modules() if isinstance(one, _Block)]
+        return 2 + sum(len(one.branch) for one in blocks)
 
     def forward(self, x: Maps) -> Float[Tensor, "B classes"]:
         """Compute the scores of the classes."""
@@ -386,7 +388,7 @@ class ResNet(nn.Module):
             depth: Of the network.
         """
         given = read_weights("ResNet", weights)
-        sizes = {
+        sizes: dict[str, Any] = {
             name: given[key].shape[axis] for name, key, axis in
             (("channels", "conv1.weight", 1), ("classes", "fc.weight", 0)) if key in given
         }

@@ -359,7 +359,8 @@ def _by_their_names(weights: Mapping[str, Tensor], x: Tensor, order: str) -> Ten
 
     def norm(name: str, x: Tensor) -> Tensor:
         names = ("running_mean", "running_var", "weight", "bias")
-        return F.batch_norm(x, *(weights[f"{name}.{one}"] for one in names)).relu()
+        mean, var, scale, level = (weights[f"{name}.{one}"] for one in names)
+        return F.batch_norm(x, mean, var, scale, level).relu()
 
     x = F.max_pool2d(norm("features.norm0", conv("features.conv0", x, 2)), 3, 2, 1)
     for block, layers in enumerate((6, 12, 24, 16), start=1):

@@ -246,7 +246,7 @@ def parameter_counts(
     })
 
 
-def _for_photographs(depth: int, blocks: str) -> ResNet:
+def _for_photographs(depth: Any, blocks: str) -> ResNet:
     if blocks == "as published":
         return ResNet.imagenet(depth)
     return ResNet(
@@ -317,7 +317,8 @@ def _by_their_names(weights: Mapping[str, Tensor], x: Tensor, stride_in: str) ->
         kernel = weights[f"{conv}.weight"]
         y = F.conv2d(x, kernel, stride=stride, padding=kernel.shape[2] // 2)
         names = ("running_mean", "running_var", "weight", "bias")
-        return F.batch_norm(y, *(weights[f"{norm}.{one}"] for one in names))
+        mean, var, scale, level = (weights[f"{norm}.{one}"] for one in names)
+        return F.batch_norm(y, mean, var, scale, level)
 
     x = F.max_pool2d(layer("conv1", "bn1", x, 2).relu(), 3, 2, 1)
     for group, count in enumerate(IMAGENET[50][1], start=1):

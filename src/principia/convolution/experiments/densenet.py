@@ -62,7 +62,9 @@ def arcs(
         box = [(reader - 0.3, level), (reader + 0.3, level), (reader + 0.3, level - SLICE),
                (reader - 0.3, level - SLICE)]
         if source in gone:
-            holes.append(Series("", *zip(*box, box[0], strict=True), "red", "line"))
+            corners = [*box, box[0]]
+            x, y = ([one[k] for one in corners] for k in (0, 1))
+            holes.append(Series("", x, y, "red", "line"))
         else:
             tiles.append(box)
             groups.append(source)
@@ -95,7 +97,8 @@ def _trained(
     stem = Stem(1, growth, stride=2, rng=rng)
     if dense:
         net: Any = DenseNet((layers,), growth, channels=stem, rng=rng)
-        readers = [layer[0].conv.weight for layer in net.blocks[0].layers] + [net.head.weight]
+        readers: list[Any] = [layer[0].conv.weight for layer in net.blocks[0].layers]
+        readers.append(net.head.weight)
         sources = [range(k + 1) for k in range(layers + 1)]
     else:
         chain = [ConvLayer(growth, growth, pre=True, rng=rng) for _ in range(layers)]
@@ -119,8 +122,9 @@ def _trained(
 
 def _right(net: Any, lost: int) -> float:
     """Silence a layer, fit the scores anew to what is left, and measure the test accuracy."""
-    body = nn.Sequential(net.stem, net.blocks[0]) if isinstance(net, DenseNet) else net[:2]
-    layers = body[1].layers if isinstance(net, DenseNet) else body[1]
+    dense = isinstance(net, DenseNet)
+    body: Any = nn.Sequential(net.stem, net.blocks[0]) if dense else net[:2]
+    layers = body[1].layers if dense else body[1]
     handles = [layer.register_forward_hook(_silenced) for layer in layers[lost - 1:lost]]
     x, y, x_test, y_test = digits()
     with torch.no_grad():
