@@ -347,11 +347,10 @@ def depth_degrades_plain_nets(
     r"""Of 22 layers, plain ones have a higher training loss than those with shortcuts."""
     x, y = digits()[:2]
     curves = []
-    for number, make in enumerate((ResNet, PlainNet if shortcuts == "in one" else ResNet)):
-        own = seed.child(number if shortcuts == "in both" else 0)
-        net = make((4, 3, 3), channels=1, width=width, rng=own.child("init").torch())
+    for make in (ResNet, PlainNet if shortcuts == "in one" else ResNet):
+        net = make((4, 3, 3), channels=1, width=width, rng=seed.child("init").torch())
         sgd = torch.optim.SGD(net.parameters(), 0.05, momentum=0.9)
-        rng, losses = own.child("batches").torch(), []
+        rng, losses = seed.child("batches").torch(), []  # the same ones for both
         for _ in range(steps):
             rows = torch.randint(images, (64,), generator=rng)
             sgd.zero_grad()
