@@ -237,7 +237,7 @@ def every_layer_sees_the_loss(
         "difference": equal_to_rounding(kept.direct, one).drawn(
             Series(output, direct, kept.direct.mean(dim=(1, 2, 3, 4))),
             Series("identity part", direct, [1.0] * len(direct), "predicted", "line"),
-            x="layer", y="gradient that comes directly, per gradient at the output",
+            x="layer", y="direct gradient / that of the output",
         ),
         "checkpointed": equal_to_rounding(anew.direct, one),
         "gradients and statistics with checkpoints": equal_to_rounding(anew.learned, kept.learned),

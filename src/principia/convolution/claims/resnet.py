@@ -141,7 +141,6 @@ def skip_growth_law(
     ).named("squared length").drawn(
         Series("mean", blocks, squares.mean(dim=0), error=standard_error(squares)),
         Series("(1 + α²)ⁿ", blocks, law, "predicted"),
-        Series("without the identity, α²ⁿ", blocks, alpha ** (2 * blocks.double()), "bound"),
         x="blocks n", y="mean squared length", log="y",
     )
 
