@@ -1,12 +1,25 @@
 """What the end of a run of the tests tells: how many seconds each folder has taken.
 
-The slowest tests are told by pytest itself (--durations). Growth is seen where it happens.
+The slowest tests are told by pytest itself (--durations). Growth is seen where it happens. What a
+sample has left out is told, too.
 """
 
 from collections import Counter
 from pathlib import PurePosixPath
 
 import pytest
+
+LEFT_OUT = pytest.StashKey()  # how many cases of sampled tests this commit does not look at
+
+
+def pytest_sessionfinish(session):
+    if hasattr(session.config, "workeroutput"):  # a worker, whose words nobody sees
+        session.config.workeroutput["left_out"] = session.config.stash.get(LEFT_OUT, 0)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node):
+    node.config.stash[LEFT_OUT] = getattr(node, "workeroutput", {}).get("left_out", 0)
 
 
 def place_of(nodeid):
@@ -30,3 +43,7 @@ def pytest_terminal_summary(terminalreporter):
     for place, taken in seconds.most_common():
         terminalreporter.line(f"{taken:8.1f} s  {tests[place]:6,} tests  {place}")
     terminalreporter.line(f"{seconds.total():8.1f} s  {tests.total():6,} tests  together")
+    if left_out := terminalreporter.config.stash.get(LEFT_OUT, 0):
+        terminalreporter.line(
+            f"{left_out:19,} left out, cases of sampled tests; other commits take them, --whole all"
+        )
