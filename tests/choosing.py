@@ -80,11 +80,20 @@ def planted(item):
 
 def touched():
     """Name the pages that have a file of their own, or its tests, that differs from the commit."""
+    return {_named(file) for file in _changed_now()} & _keys()
+
+
+@functools.cache
+def concerned_now():
+    """Name the pages that have or need a file that differs from the commit."""
+    return frozenset(concerned(files)) if (files := _changed_now()) else frozenset()
+
+
+def _changed_now():
     try:
-        files = changed("HEAD")
+        return changed("HEAD")
     except (OSError, pytest.UsageError):  # an archive of the sources
         return set()
-    return {_named(file) for file in files} & _keys()
 
 
 def _named(file):

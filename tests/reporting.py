@@ -10,16 +10,21 @@ from pathlib import PurePosixPath
 import pytest
 
 LEFT_OUT = pytest.StashKey()  # how many cases of sampled tests this commit does not look at
+BEGUN = pytest.StashKey()  # how many experiments only began
 
 
 def pytest_sessionfinish(session):
     if hasattr(session.config, "workeroutput"):  # a worker, whose words nobody sees
-        session.config.workeroutput["left_out"] = session.config.stash.get(LEFT_OUT, 0)
+        stash = session.config.stash
+        session.config.workeroutput["sampled"] = stash.get(LEFT_OUT, 0), stash.get(BEGUN, 0)
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node):
-    node.config.stash[LEFT_OUT] = getattr(node, "workeroutput", {}).get("left_out", 0)
+    left_out, begun = getattr(node, "workeroutput", {}).get("sampled", (0, 0))
+    stash = node.config.stash
+    stash[LEFT_OUT] = max(left_out, stash.get(LEFT_OUT, 0))  # which is the same for all workers
+    stash[BEGUN] = begun + stash.get(BEGUN, 0)
 
 
 def place_of(nodeid):
@@ -43,7 +48,8 @@ def pytest_terminal_summary(terminalreporter):
     for place, taken in seconds.most_common():
         terminalreporter.line(f"{taken:8.1f} s  {tests[place]:6,} tests  {place}")
     terminalreporter.line(f"{seconds.total():8.1f} s  {tests.total():6,} tests  together")
-    if left_out := terminalreporter.config.stash.get(LEFT_OUT, 0):
-        terminalreporter.line(
-            f"{left_out:19,} left out, cases of sampled tests; other commits take them, --whole all"
-        )
+    stash = terminalreporter.config.stash
+    for key, words in ((LEFT_OUT, "cases of sampled tests are left out"),
+                       (BEGUN, "experiments begin only")):
+        if many := stash.get(key, 0):
+            terminalreporter.line(f"{many:19,} {words} at this commit; --whole takes all")
