@@ -41,6 +41,8 @@ serve: $(VENV)/.core
 	$(BIN)/principia serve $(SERVE)
 
 # What is missing (a browser, large data sets) is skipped and counted; with CI=true it is a failure.
+# Where an image tells Python to keep no bytecode, each of some hundred processes would compile it all.
+unexport PYTHONDONTWRITEBYTECODE
 PYTEST = $(BIN)/python -m pytest -n $(JOBS) --dist worksteal --durations 25
 
 test: $(VENV)/.dev

@@ -1,8 +1,9 @@
 """Which tests run: all of them, a sample of the expensive ones, or what a change can break.
 
 - `make test` takes a sample where a test says so: `@pytest.mark.sampled(12)` keeps twelve of its
-  cases. Which ones is decided by a hash of the commit, so that other commits look at other cases,
-  and a failure can be repeated.
+  cases. Of the bugs that tests plant in a page it takes a third, and all where a file of the page
+  has changed since the commit. Which ones is decided by a hash of the commit, so that other commits
+  look at other cases, and a failure can be repeated.
 - `make test-all` (--whole) takes everything.
 - `make test-quick` (--quick) takes the lab, one page of each kind, and the pages whose files have
   changed since a revision of git (--since), or that import what has changed.
@@ -11,6 +12,7 @@
 import functools
 import hashlib
 import inspect
+import math
 import subprocess
 from pathlib import Path
 
@@ -20,7 +22,7 @@ from sklearn.base import BaseEstimator
 
 from principia.lab.course import catalog
 from principia.lab.course.imports import module_of, needed
-from principia.lab.course.rooms import page_key
+from principia.lab.course.rooms import ROOMS, page_key
 from principia.lab.training import Callback
 
 ROOT = Path(__file__).parents[1]
@@ -40,6 +42,7 @@ SLOW = {
     "tests/contract/test_races.py": ("principia.lab.racing",),
     "tests/contract/test_skeleton.py": ("principia.lab.course",),
 }
+PLANTED, FEWEST = 3, 4  # of the bugs that tests plant in a page, one in three; no fewer than four
 KINDS = (torch.nn.Module, torch.optim.Optimizer, BaseEstimator, Callback)
 
 
@@ -48,17 +51,72 @@ def in_sample(name, names, size):
     return name in sorted(names, key=_dice)[:size]
 
 
-def sampled(items):
-    """Leave out the cases of sampled tests that this commit does not look at."""
+def sampled(items, touched=()):
+    """Leave out the cases of sampled tests that this commit does not look at.
+
+    Of the pages that somebody has touched since then, every planted bug is looked at.
+    """
     groups = {}
     for item in items:
-        if item.get_closest_marker("sampled"):
+        if planted(item):
+            if page_of(item) not in touched:
+                groups.setdefault(item.path, []).append(item)
+        elif item.get_closest_marker("sampled"):
             groups.setdefault(item.nodeid.split("[")[0], []).append(item)
     left_out = set()
-    for group in groups.values():
-        (size,) = group[0].get_closest_marker("sampled").args
+    for name, group in groups.items():
+        size = max(FEWEST, math.ceil(len(group) / PLANTED))
+        if name != group[0].path:
+            (size,) = group[0].get_closest_marker("sampled").args
         left_out.update(sorted(group, key=lambda item: _dice(item.nodeid))[size:])
     return [item for item in items if item not in left_out]
+
+
+def planted(item):
+    """Whether a test plants a bug in a page: it is a row of old and new source."""
+    params = item.callspec.params if getattr(item, "callspec", None) else {}
+    return {"old", "new"} <= params.keys()
+
+
+def touched():
+    """Name the pages that have a file of their own, or its tests, that differs from the commit."""
+    return {_named(file) for file in _changed_now()} & _keys()
+
+
+@functools.cache
+def concerned_now():
+    """Name the pages that have or need a file that differs from the commit."""
+    return frozenset(concerned(files)) if (files := _changed_now()) else frozenset()
+
+
+def _changed_now():
+    try:
+        return changed("HEAD")
+    except (OSError, pytest.UsageError):  # an archive of the sources
+        return set()
+
+
+def _named(file):
+    """Name the page whose room, fast form or tests a file would be."""
+    folder = file.parent.parent if file.parent.name in ROOMS else file.parent
+    name = file.stem.removeprefix("test_").removeprefix("_").removesuffix("_fast")
+    return f"{folder.name}/{name}"
+
+
+def by_page(items):
+    """Put the tests of the lab first, then those of each page together, its contract first.
+
+    A page is then loaded by one process, which need not ask again what its claims give where no
+    bug is planted. The lab goes first because its servers start once and wait much.
+    """
+    order = {page.key: place for place, page in enumerate(every_page(), start=1)}
+    return sorted(items, key=lambda item: (order.get(_belongs_to(item), 0), planted(item)))
+
+
+def _belongs_to(item):
+    folder = item.path.parent
+    of_pages = folder == ROOT / "tests/contract" or _named(item.path) in _keys()
+    return page_of(item) if of_pages else None
 
 
 def _dice(name):

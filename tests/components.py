@@ -1,6 +1,7 @@
 """Which components of the course the claims of a page run, read off their source."""
 
 import ast
+import functools
 
 from principia.lab.course import catalog
 
@@ -8,7 +9,7 @@ from principia.lab.course import catalog
 def components_of_claims(page):
     """Find for each claim the components that it names, itself or in what its file defines."""
     tree = ast.parse(page.room("claims").read_text(encoding="utf-8"))
-    exports = {one.module: one.exports for chapter in catalog.chapters() for one in chapter.pages}
+    exports = _exports()
     imported, used = {}, {}
     for node in tree.body:
         if isinstance(node, ast.ImportFrom):
@@ -29,3 +30,8 @@ def components_of_claims(page):
             waiting = set().union(*(used.get(name, ()) for name in waiting)) - seen
         found[claim] = {imported[name] for name in seen if name in imported}
     return found
+
+
+@functools.cache
+def _exports():
+    return {one.module: one.exports for chapter in catalog.chapters() for one in chapter.pages}

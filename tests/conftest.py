@@ -7,14 +7,15 @@ os.environ["PRINCIPIA_OFFLINE"] = "1"  # a data set that is missing is not downl
 
 import hypothesis
 import pytest
-from jaxtyping import install_import_hook
 
-# every jaxtyping annotation of the package is checked against the real arguments
-install_import_hook("principia", "typechecking.checked")
+import typechecking
+
+typechecking.install()
 
 import choosing  # noqa: E402 - behind the hook, because they import the package
 import needs  # noqa: E402
 import planting  # noqa: E402
+import reporting  # noqa: E402
 
 # no test depends on how busy the machine is, or on luck; --whole looks for new examples
 for name, looking in (("busy", False), ("whole", True)):
@@ -46,12 +47,13 @@ def pytest_configure(config):
 def pytest_collection_modifyitems(config, items):
     chosen = items
     if not config.getoption("--whole"):
-        chosen = choosing.sampled(chosen)
+        chosen = choosing.sampled(chosen, choosing.touched())
+        config.stash[reporting.LEFT_OUT] = len(items) - len(chosen)
     if config.getoption("--quick"):
         chosen = choosing.quick(chosen, config.getoption("--since"))
     kept = set(chosen)
     config.hook.pytest_deselected(items=[item for item in items if item not in kept])
-    items[:] = chosen
+    items[:] = choosing.by_page(chosen)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -1,5 +1,6 @@
 """The sizes of the suite: a sample that a commit decides, and the tests that a change concerns."""
 
+import itertools
 from types import SimpleNamespace
 
 import pytest
@@ -13,9 +14,10 @@ ROOT = choosing.ROOT
 class Case:
     """A test as pytest has collected it."""
 
-    def __init__(self, nodeid, size=None):
-        self.nodeid = nodeid
+    def __init__(self, nodeid, size=None, **params):
+        self.nodeid, self.path = nodeid, ROOT / nodeid.split("::")[0]
         self.mark = size and SimpleNamespace(args=(size,))
+        self.callspec = params and SimpleNamespace(params=params)
 
     def get_closest_marker(self, name):
         return self.mark if name == "sampled" else None
@@ -35,6 +37,43 @@ def test_a_sample_has_its_size_and_other_commits_take_others(monkeypatch):
         seen |= samples[-1]
     assert len(set(samples)) == 20
     assert len(seen) == 61, "twenty commits have looked at everything"
+
+
+def test_every_page_has_a_third_of_its_planted_bugs_and_one_that_is_touched_has_all():
+    def bugs(page, many):
+        # of two tests in turn, which count together
+        return [Case(f"tests/{page}.py::test_{one % 2}[{one}]", old=one, new="x")
+                for one in range(many)]
+
+    mlp, maxout = bugs("networks/test_mlp", 14), bugs("networks/test_maxout", 6)
+    plain = [Case(f"tests/networks/test_mlp.py::test_z[{one}]", old=one) for one in range(5)]
+    kept = choosing.sampled([*mlp, *plain, *maxout])
+    assert [len([one for one in kept if one in group]) for group in (mlp, plain, maxout)] == [
+        5, 5, 4]
+    assert choosing.sampled([*mlp, *maxout], {"networks/mlp", "networks/maxout"}) == mlp + maxout
+
+
+def test_a_page_is_touched_by_its_rooms_its_fast_form_and_its_tests(monkeypatch):
+    rooms = ("mlp", "claims/maxout", "experiments/residual", "_nothing_fast")
+    files = {ROOT / f"src/principia/networks/{one}.py" for one in rooms}
+    files |= {ROOT / "src/principia/connectionism/_perceptron_fast.py", ROOT / "README.md",
+              ROOT / "tests/regression/test_ridge.py", ROOT / "tests/lab/test_fit.py"}
+    monkeypatch.setattr(choosing, "changed", lambda since: files)
+    assert choosing.touched() == {
+        "networks/mlp", "networks/maxout", "networks/residual", "connectionism/perceptron",
+        "regression/ridge",
+    }
+
+
+def test_tests_of_a_page_stand_together_behind_those_of_the_lab(request):
+    items = choosing.by_page(request.session.items)
+    assert sorted(items, key=id) == sorted(request.session.items, key=id)
+    subjects = [one for one, _ in itertools.groupby(items, choosing._belongs_to)]
+    assert len(subjects) == len(set(subjects)), "no page begins twice"
+    assert None not in subjects[1:]
+    for _, group in itertools.groupby(items, choosing._belongs_to):
+        bugs = [choosing.planted(one) for one in group]
+        assert bugs == sorted(bugs), "claims first, so that they need not be asked again"
 
 
 def test_a_changed_page_concerns_those_that_import_it():

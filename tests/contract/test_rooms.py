@@ -1,6 +1,7 @@
 """What the rooms of every page must fulfil: who may know whom, in which order, at what cost."""
 
 import ast
+import functools
 import inspect
 import json
 import subprocess
@@ -36,6 +37,11 @@ def source(page, room):
     return (page.room(room) if room else page.path).read_text(encoding="utf-8")
 
 
+@functools.lru_cache(maxsize=8)
+def tree_of(page, room):
+    return ast.parse(source(page, room))
+
+
 def decorators(node):
     """Name the decorators of a function: `claim` for `@claim(...)`."""
     called = [one.func if isinstance(one, ast.Call) else one for one in node.decorator_list]
@@ -44,15 +50,14 @@ def decorators(node):
 
 @every_file
 def test_a_file_can_be_read_in_a_sitting(page, room):
-    text = source(page, room)
-    body = ast.parse(text).body
+    body = tree_of(page, room).body
     above = body[0].end_lineno if room else 0  # of claims, what the knobs are
-    assert len(text.splitlines()) - above <= LONGEST[room]
+    assert len(source(page, room).splitlines()) - above <= LONGEST[room]
 
 
 @every_file
 def test_a_file_has_its_docstring_and_declares_what_belongs_to_its_room(page, room):
-    tree = ast.parse(source(page, room))
+    tree = tree_of(page, room)
     assert ast.get_docstring(tree), "a file says what is in it"
     for node in tree.body:
         if isinstance(node, ast.FunctionDef):
@@ -62,7 +67,7 @@ def test_a_file_has_its_docstring_and_declares_what_belongs_to_its_room(page, ro
 
 @every_file
 def test_nobody_imports_private_names_or_hides_an_import(page, room):
-    tree = ast.parse(source(page, room))
+    tree = tree_of(page, room)
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("principia."):
             private = [one.name for one in node.names if one.name.startswith("_")]
@@ -84,7 +89,7 @@ def key_of(module):
 
 @every_file
 def test_a_private_helper_stands_right_below_its_first_user(page, room):
-    body = ast.parse(source(page, room)).body
+    body = tree_of(page, room).body
     places = {one.name: place for place, one in enumerate(body) if hasattr(one, "name")}
     for name, place in places.items():
         users = [

@@ -99,35 +99,35 @@ def test_it_goes_through_the_contract_tests(copied):
     assert " passed" in done.stdout
 
 
-@pytest.mark.parametrize(
-    ("key", "sentence"),
-    [
-        ("connectionism/my_idea", "my_idea.py already; take another name."),
-        ("connectionism/crosstalk", "There is crosstalk in "),
-        ("connectionism/My_Idea", "with PAGE a lowercase Python name"),
-        ("connectionism/lambda", "neither a keyword nor"),
-        ("connectionism/_idea", "Try connectionism/my_idea."),
-        ("connectionism/claims", "nor claims nor experiments"),
-        ("connectionism/../idea", "with PAGE a lowercase Python name"),
-        ("connectionism", "must be CHAPTER/PAGE"),
-        ("conectionism/my_idea", "Did you mean 'connectionism'?"),
-        ("lab/my_idea", "with a CHAPTER that is there"),
-    ],
-)
-def test_what_cannot_be_made_is_refused_and_nothing_changes(copied, home, key, sentence):
+REFUSED = {
+    "connectionism/my_idea": "my_idea.py already; take another name.",
+    "connectionism/crosstalk": "There is crosstalk in ",
+    "connectionism/My_Idea": "with PAGE a lowercase Python name",
+    "connectionism/lambda": "neither a keyword nor",
+    "connectionism/_idea": "Try connectionism/my_idea.",
+    "connectionism/claims": "nor claims nor experiments",
+    "connectionism/../idea": "with PAGE a lowercase Python name",
+    "connectionism": "must be CHAPTER/PAGE",
+    "conectionism/my_idea": "Did you mean 'connectionism'?",
+    "lab/my_idea": "with a CHAPTER that is there",
+}
+
+
+def test_what_cannot_be_made_is_refused_and_nothing_changes(copied, home):
     def contents():
         files = [one for one in home.rglob("*") if one.suffix != ".pyc" and one.is_file()]
         return {file: file.read_bytes() for file in files}
 
     before = contents()
-    done = principia(copied, "new", key)
-    assert done.returncode == 2
-    assert done.stdout == ""
-    assert done.stderr.startswith("new: KEY must be ")
-    assert f"; got {key!r}. " in done.stderr
-    assert sentence in done.stderr
-    assert done.stderr.count("\n") == 1, "one sentence"
+    answers = processed(*(("new", key) for key in REFUSED), env=copied)
     assert contents() == before
+    for (key, sentence), done in zip(REFUSED.items(), answers, strict=True):
+        assert done.returncode == 2, key
+        assert done.stdout == "", key
+        assert done.stderr.startswith("new: KEY must be ")
+        assert f"; got {key!r}. " in done.stderr
+        assert sentence in done.stderr
+        assert done.stderr.count("\n") == 1, "one sentence"
 
 
 def announce(home, name, package):

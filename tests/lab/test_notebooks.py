@@ -6,11 +6,10 @@ import pydoc
 import subprocess
 import sys
 
-import nbclient
-import nbformat
 import pytest
 import torch
 
+import commands
 import principia
 from principia.connectionism import Hopfield
 from principia.lab.evidence import Finding, at_most
@@ -35,6 +34,9 @@ CELLS = [
 @pytest.fixture(scope="module")
 def cells(tmp_path_factory):
     """The cells of a notebook that was executed, with what each gave."""
+    import nbclient  # here, because it builds grammars for a second
+    import nbformat
+
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(one) for one in CELLS])
     folder = tmp_path_factory.mktemp("notebook")
     client = nbclient.NotebookClient(
@@ -114,8 +116,7 @@ def test_a_run_is_that_of_the_command_it_names(tmp_path):
     found = principia.run("gradients/backprop", runs_dir=str(tmp_path / "mine"), seed=2)
     command = found.record["command"].split()
     assert command[:3] == ["principia", "run", "gradients/backprop:train_digits"]
-    subprocess.run([sys.executable, "-m", *command], cwd=tmp_path, check=True,
-                   capture_output=True)
+    assert commands.principia(*command[1:], cwd=tmp_path).returncode == 0
     (again,) = (tmp_path / "runs").iterdir()
     assert (again / "result.json").read_bytes() == found.result_file.read_bytes()
 

@@ -8,12 +8,14 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import expect
 
+from choosing import in_sample
 from principia.lab.course import catalog
 from web.doors import visiting
 
 KEYS = [page.key for chapter in catalog.chapters() for page in chapter.pages]
 NAMED = ["", "ledger", "races", "errata", "runs", "playground"]
 HOPFIELD = "connectionism/hopfield"
+VISITED, LOOKED_AT = 8, 3  # of the pages, and of the pages where a person looks closely
 PHONE = {"viewport": {"width": 390, "height": 844}, "has_touch": True}
 
 
@@ -35,14 +37,25 @@ def answered_with(told, route):
     route.fulfill(json=told)
 
 
-def test_every_page_loads_without_a_complaint_and_asks_no_other_host(tab, server, inside):
+@pytest.fixture
+def chosen(request):
+    """Choose some of many addresses, others with each commit; all of them with --whole."""
+
+    def choose(addresses, size):
+        whole = request.config.getoption("--whole")
+        return [one for one in addresses if whole or in_sample(one, addresses, size)]
+
+    return choose
+
+
+def test_every_page_loads_without_a_complaint_and_asks_no_other_host(tab, server, inside, chosen):
     """No error, no warning of the console, and nothing leaves the host."""
     one = inside.post(f"/api/claims/{HOPFIELD}/energy_never_rises", json={}).json()
     hero = inside.post(f"/api/heroes/{HOPFIELD}", json={"recorded": True}).json()
     for what, told in (("claims", one), ("heroes", hero)):  # what all are told here
         tab.route(f"**/api/{what}/**", functools.partial(answered_with, told))
     wrong = {}
-    for address in (*NAMED, *KEYS):
+    for address in (*NAMED, *chosen(KEYS, VISITED)):
         tab.goto(f"{server}/{address}")  # its scripts have run; nobody waits for measurements
         if tab.locator("h1").count() != 1 or tab.complaints:
             wrong[address] = list(tab.complaints)
@@ -210,6 +223,7 @@ def test_the_theme_is_kept_and_figures_follow_it(tab, server):
     assert max(map(int, re.findall(r"\d+", ink)[:3])) < 60
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("address", [*NAMED, HOPFIELD, "networks/mlp", "gradients/backprop"])
 def test_axe_finds_nothing_serious(chromium, server, address):
     context = visiting(chromium, server, bypass_csp=True)  # axe brings its script
@@ -232,7 +246,7 @@ def test_axe_finds_nothing_serious(chromium, server, address):
     assert serious == []
 
 
-def test_nothing_is_wider_than_a_phone_and_nothing_jumps(chromium, server):
+def test_nothing_is_wider_than_a_phone_and_nothing_jumps(chromium, server, chosen):
     context = visiting(chromium, server, **PHONE)
     page = context.new_page()
     page.add_init_script(
@@ -240,7 +254,7 @@ def test_nothing_is_wider_than_a_phone_and_nothing_jumps(chromium, server):
         "(one) => { if (!one.hadRecentInput) globalThis.jumped += one.value; }))"
         ".observe({ type: 'layout-shift', buffered: true });"
     )
-    for address in (*NAMED, HOPFIELD, "networks/mlp", "regression/lasso"):
+    for address in chosen([*NAMED, HOPFIELD, "networks/mlp", "regression/lasso"], LOOKED_AT):
         page.goto(f"{server}/{address}", wait_until="networkidle")
         wide = page.evaluate("document.documentElement.scrollWidth")
         assert wide <= 390, (address, wide)

@@ -11,7 +11,8 @@ from principia.lab.course import catalog
 from principia.lab.course.formula import to_mathml
 from principia.lab.course.typeface import RANGES
 from principia.lab.runs.report import claims_report
-from principia.lab.web.pages.site import write_site
+from principia.lab.web.pages import site
+from principia.lab.web.pages.content import page_view
 from web.conftest import CHROMIUM
 from web.doors import visiting
 
@@ -63,7 +64,9 @@ def bare(tmp_path_factory):
 def addresses(tmp_path_factory, server):
     """The same page of the server and of the static site, and a report."""
     folder = tmp_path_factory.mktemp("written")
-    write_site(folder / "site", {})
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(site, "page_views", lambda: (page_view(HOPFIELD),))
+        site.write_site(folder / "site", {})
     finding = catalog.page(HOPFIELD).claim("phase_transition").check([0])
     text = claims_report("A report", [finding])
     formula = catalog.page(HOPFIELD).text.formulas[1]

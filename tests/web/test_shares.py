@@ -37,6 +37,7 @@ def test_a_large_machine_gives_all_that_is_wanted_and_a_tiny_one_is_refused():
 def test_the_application_has_these_limits(tmp_path, monkeypatch):
     monkeypatch.setattr("principia.lab.web.app.machine_memory", lambda: 8 * GIGABYTE)
     monkeypatch.setattr("principia.lab.web.app.cores", lambda: 64)
+    monkeypatch.setattr("principia.lab.web.app.search_index", lambda _: [])  # reads every page
     state, shared = create_app(tmp_path).state, Shares.of(8 * GIGABYTE, 64)
     assert state.workers._slots == shared.measurements.count == 1
     assert state.workers._limits.memory == shared.measurements.memory

@@ -23,16 +23,32 @@ from principia.lab.web.pages.site import write_site
 CITED = ("doi.org", "arxiv.org")
 
 
+CHOSEN = ("connectionism/hopfield", "regression/ridge")
+
+
 @pytest.fixture(scope="module")
-def site(tmp_path_factory):
-    """The whole course, with the evidence of the first claims of two pages."""
-    chosen = []
-    for key in ("connectionism/hopfield", "regression/ridge"):
+def site(tmp_path_factory, request):
+    """The whole course, with the evidence of the first claims of two pages, and their heroes.
+
+    The heroes of the others are recorded where their pages are tested; here, with --whole.
+    """
+    chosen, record = [], writing._recorded
+    for key in CHOSEN:
         page = catalog.page(key)
         chosen += [page.claim(name).check([0]) for name in page.claim_names[:1]]
     folder = tmp_path_factory.mktemp("out") / "site"
-    write_site(folder, {finding.key: finding for finding in chosen})
+    with pytest.MonkeyPatch.context() as patch:
+        if not request.config.getoption("--whole"):
+            patch.setattr(writing, "_recorded", lambda key: record(key) if key in CHOSEN else "")
+        write_site(folder, {finding.key: finding for finding in chosen})
     return folder
+
+
+@pytest.fixture
+def small_course(monkeypatch):
+    """Two pages are all that there are to write."""
+    few = tuple(content.page_view(key) for key in CHOSEN)
+    monkeypatch.setattr(writing, "page_views", lambda: few)
 
 
 class Links(html.parser.HTMLParser):
@@ -166,6 +182,7 @@ def test_a_folder_with_other_files_is_refused_and_stays_as_it_is(tmp_path):
         write_site(tmp_path / "file", {})
 
 
+@pytest.mark.usefixtures("small_course")
 def test_an_earlier_site_is_replaced_and_a_failure_leaves_it(tmp_path, monkeypatch):
     out = tmp_path / "site"
     write_site(out, {})
