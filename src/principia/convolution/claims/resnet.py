@@ -255,9 +255,8 @@ def _for_photographs(depth: Any, blocks: str) -> ResNet:
 
 
 @claim(
-    control={"stride_in": "1 x 1"},
+    control={"stride_in": "1 x 1"},  # where the paper's bottleneck has it
     source="torchvision's resnet50; He, Zhang, Ren and Sun 2016, CVPR, table 1",
-    misprint="the paper's bottleneck has its stride in the first convolution",
 )
 def torchvision_weights_fit(
     seed: Seed, *, classes: Annotated[int, Range(2, 1000)] = 7,
