@@ -159,9 +159,10 @@ def reader(
     trains=True,
 )
 def mnist_lenet(
-    run: Run, *, epochs: Annotated[int, Range(1, 60)] = 20,
-    original_epochs: Annotated[int, Range(0, 60)] = 12, shift: Annotated[float, Range(0, 4)] = 1.0,
-    lr: PositiveFloat = 3e-3, limit: Annotated[int, Range(100, 60_000)] = 60_000,
+    run: Run, *, epochs: Annotated[int, Range(1, 60)] | None = None,
+    original_epochs: Annotated[int, Range(0, 60)] | None = None,
+    shift: Annotated[float, Range(0, 4)] = 1.0, lr: PositiveFloat = 3e-3,
+    limit: Annotated[int, Range(100, 60_000)] = 60_000,
 ) -> None:
     """Reads handwritten digits with LeNet-5, rectifiers and maxima, and with the one of 1998.
 
@@ -169,12 +170,16 @@ def mnist_lenet(
     the pictures as they are, and fewer epochs.
 
     Args:
-        epochs: How often the pictures are gone through.
-        original_epochs: The same for the original network; with 0 it is left out.
+        epochs: How often the pictures are gone through; by default 20 times, in a quick run 12.
+        original_epochs: The same for the original network, by default 12 times, in a quick run 6;
+            with 0 it is left out.
         shift: Largest shift, in pixels; small digits are enlarged first, and move as far.
         lr: Largest learning rate.
         limit: At most so many pictures to learn from.
     """
+    epochs = epochs or (20 if run.full else 12)
+    if original_epochs is None:
+        original_epochs = 12 if run.full else 6
     x, y, x_test, y_test = handwriting(run)
     x, y, x_test = _fitted(x[:limit]), y[:limit], _fitted(x_test)
     net = LeNet5(rng=run.seed.child("init").torch())
