@@ -40,8 +40,7 @@ def tiny(**settings):
          "parameter_count"),
         ("*norms, nn.MaxPool2d(3, 2),\n        _layer(nn.Conv2d, first",
          "*norms, nn.MaxPool2d(2, 2),\n        _layer(nn.Conv2d, first", "overlapping_pool_size"),
-        ("size: PositiveInt = 227", "size: PositiveInt = 256", "parameter_count"),
-        ("hidden: PositiveInt = 4096", "hidden: PositiveInt = 1024", "dense_layers_dominate"),
+        ("hidden: PositiveInt = 4096", "hidden: PositiveInt = 256", "dense_layers_dominate"),
         ("stride: PositiveInt = 4", "stride: PositiveInt = 5", "first_map_needs_227"),
     ],
 )
@@ -58,7 +57,8 @@ def test_claims_catch_planted_bugs(old, new, claim):
          "parameter_count", ["names and shapes of torchvision"]),
         ("width // 8", "width // 4", "parameter_count", ["small pictures"]),
         ("kernel=5, stride=1", "kernel=7, stride=1", "parameter_count", ["small pictures"]),
-        ("norms = [response_norm()] if normalize else []", "norms = []", "parameter_count",
+        ("_layer(nn.Linear, hidden, hidden), nn.ReLU(inplace=True)",
+         "_layer(nn.Linear, hidden, hidden), nn.Identity()", "parameter_count",
          ["column by column"]),
         ("nn.Dropout(dropout), _layer(nn.Linear, inputs",
          "nn.Dropout(0.5), _layer(nn.Linear, inputs", "parameter_count", ["dropout"]),
@@ -66,10 +66,10 @@ def test_claims_catch_planted_bugs(old, new, claim):
          "parameter_count", ["variance of the start"]),
         ("stride=stride, padding=padding)", "stride=stride)", "first_map_needs_227",
          ["torchvision, padded by 2"]),
-        ("max((side - 1) * step + window - 2 * padding, 1)",
-         "max((side - 1) * step + window - 2 * padding, 0)", "first_map_needs_227", []),
-        ("if size < smallest", "size = max(size, 100)\n        if size < smallest",
-         "first_map_needs_227", []),
+        ("size: PositiveInt = 227", "size: PositiveInt = 228", "first_map_needs_227",
+         ["by default"]),
+        ("stride: PositiveInt = 4", "stride: PositiveInt = 2", "first_map_needs_227",
+         ["smallest pictures"]),
         ("beta=beta, k=k", "beta=beta", "lrn_is_the_formula", ["other constants"]),
     ],
 )
@@ -82,7 +82,7 @@ def test_columns_do_not_see_each_other_until_the_third_convolution():
     for one in features.parameters():
         nn.init.uniform_(one, -0.1, 0.1, generator=generator())
     x = torch.rand(1, 3, 227, 227, generator=generator())
-    middle = features[:3](x[:, :, :99, :99]).requires_grad_()  # two columns of 4 maps
+    middle = features[:3](x[:, :, :99, :99]).detach().requires_grad_()  # two columns of 4 maps
     up = features[3:6](middle.clone())
     up[:, :8].sum().backward()
     assert middle.grad[:, :4].any()

@@ -187,7 +187,7 @@ class AlexNet(nn.Module):
         if not self.classifier[1].weight.is_meta:
             initialize_(self, "he", rng=rng)
 
-    def forward(self, x: Float[Tensor, "B c size size"]) -> Float[Tensor, "B classes"]:
+    def forward(self, x: Float[Tensor, "B c H W"]) -> Float[Tensor, "B classes"]:
         """Compute the scores of the classes."""
         if x.shape[1:] != self.shape:
             domain = f"of shape (B, {', '.join(map(str, self.shape))})"
@@ -235,7 +235,7 @@ def _smallest(features: nn.Sequential) -> int:
     """Find the least side of pictures of which a place is left at the end."""
     side = 1
     for window, step, padding in reversed(_windows(features)):
-        side = max((side - 1) * step + window - 2 * padding, 1)
+        side = (side - 1) * step + window - 2 * padding
     return side
 
 

@@ -110,7 +110,7 @@ class LeNet5(nn.Module):
         )
         initialize_(self, "lecun" if original else "he", rng=rng)
 
-    def forward(self, x: Float[Tensor, "B *picture"]) -> Float[Tensor, "B classes"]:
+    def forward(self, x: Float[Tensor, " B *picture"]) -> Float[Tensor, "B classes"]:
         """Compute the scores of the classes."""
         _need_pictures("LeNet5", x, self.channels, SIDE, "Or call scan, for a map of scores.")
         return self.scan(x).flatten(1)
@@ -334,7 +334,7 @@ class LeNet1989(nn.Module):
         self.output = skip_init(nn.Linear, 30, classes)
         initialize_(self, "lecun", rng=rng)
 
-    def forward(self, x: Float[Tensor, "B *picture"]) -> Float[Tensor, "B classes"]:
+    def forward(self, x: Float[Tensor, " B *picture"]) -> Float[Tensor, "B classes"]:
         """Compute the squashed scores of the classes."""
         _need_pictures("LeNet1989", x, 1, 16)
         h = self.phi(self.h2(self.phi(self.h1(x))))  # (B, 12, 4, 4)

@@ -241,7 +241,7 @@ def first_map_needs_227(
     with torch.device("meta"):
         theirs = AlexNet(alexnet_features(
             widths=TORCHVISION, columns=1, padding=2, normalize=False), size=224)
-        least = AlexNet(size=67)
+        usual, least = AlexNet(), AlexNet(size=67)
     layers = ["conv1", "conv2", "conv3", "conv4", "conv5", "last pooling"]
     return every({
         "maps": equal(sides, MAPS, tol=0, why="sizes").drawn(
@@ -252,6 +252,7 @@ def first_map_needs_227(
         "first windows fit": equal(
             (size - 11) / 4 + 1, sides[0], tol=0, why="no pixel is left over"
         ),
+        "by default": equal(usual.shape, (3, 227, 227), tol=0, why="sizes"),
         "torchvision, padded by 2": equal(_sides(theirs, 224), MAPS, tol=0, why="sizes"),
         "smallest pictures": equal(_sides(least, 67)[-1], 1, tol=0, why="one place is left"),
     })

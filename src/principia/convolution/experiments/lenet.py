@@ -67,8 +67,8 @@ def strip(
         (
             Image(1 - seen, "the strip", low=0, high=1, place=(0, 10, WIDTH, 14.4)),
             Field(at, range(10), chances[:10], name="score", low=0, high=1),
-            Series("a window, and its scores", [window[k] for k in (0, 1, 1, 0, 0)], [10, 10, 14.4, 14.4, 10],
-                   "orange", "line"),
+            Series("a window, and its scores", [window[k] for k in (0, 1, 1, 0, 0)],
+                   [10, 10, 14.4, 14.4, 10], "orange", "line"),
             Series("", [WIDTH / 2] * 2, [-0.5, 10], "orange", "line"),
             Label([str(k) for k in range(10)], [2.0] * 10, list(range(10)), "gray", size=12),
             Label([str(one) for _, one in good], [place for place, _ in good], [-1.3] * len(good),
