@@ -38,7 +38,8 @@ References:
 __all__ = ["LeNet5", "LeNet1989", "SparseConv2d", "Subsample", "ScaledTanh", "CodeDistance"]
 
 import math
-from typing import final
+from collections.abc import Sequence
+from typing import Annotated, final
 
 import torch
 from jaxtyping import Float
@@ -46,10 +47,10 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.nn.utils import skip_init
 
-from principia.lab.params import NonNegativeInt, PositiveInt, checked, usage_error
+from principia.lab.params import Each, NonNegativeInt, PositiveInt, Range, checked, usage_error
 from principia.regularization.initialization import initialize_
 
-Table = tuple[tuple[NonNegativeInt, ...], ...]
+Table = Annotated[Sequence[Sequence[int]], Each(Each(Range(0, math.inf, kind=int)))]
 SIDE, STEP = 32, 4  # of the pictures of LeNet-5, and between two windows that it reads
 CODE = 84  # units of F6: a bitmap of 7 x 12
 # each map of C3 sees 3 neighbors of the 6 below, 4 neighbors, two pairs, or all: by no means do all

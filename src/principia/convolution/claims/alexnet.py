@@ -247,7 +247,7 @@ def first_map_needs_227(
         "maps": equal(sides, MAPS, tol=0, why="sizes").drawn(
             Series(f"pictures of {size} x {size}", layers, sides, style="bars"),
             Series("in the paper", layers, MAPS, "predicted", "points"),
-            x="layer", y="side of its maps", log="y",
+            x="layer", y="side of its maps",
         ),
         "first windows fit": equal(
             (size - 11) / 4 + 1, sides[0], tol=0, why="no pixel is left over"

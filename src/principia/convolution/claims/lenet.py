@@ -70,7 +70,8 @@ def lenet5_has_60000_parameters(
     net: Any = LeNet5(original=True, rng=rng)
     if links == "all":
         net.c3 = SparseConv2d([list(range(6))] * 16, 5, rng=rng)
-    conv, maps = drawn_anew(net.c3, rng), randn(rng, 2, 6, 9, 7)
+    conv: Any = drawn_anew(net.c3, rng)
+    maps = randn(rng, 2, 6, 9, 7)
     seen = [[bool(one) for one in row] for row in _support(conv).T]
     expected = [[mark == "X" for mark in row] for row in TABLE]
     counts, wanted = _counts(net, LAYERS_1998), list(LAYERS_1998.values())
@@ -125,7 +126,8 @@ def _connections(layer: nn.Module, before: int, after: int) -> int:
 
 def _variance(seed: Seed) -> Evidence:
     """Draw a wide sparse convolution: units with n inputs have weights of variance 1/n."""
-    conv = SparseConv2d([[0, 2], [0, 1, 2, 3, 4, 5]] * 400, 3, rng=seed.child("wide").torch())
+    table = [[0, 2], [0, 1, 2, 3, 4, 5]] * 400
+    conv: Any = SparseConv2d(table, 3, rng=seed.child("wide").torch())
     few = conv.links[0] % 2 == 0
     n = torch.tensor([2 * 9, 6 * 9])
     found = torch.stack([conv.weight.detach()[few].var(), conv.weight.detach()[~few].var()])
@@ -210,11 +212,11 @@ def cifar_net_has_62006_parameters(
 ) -> Evidence:
     r"""PyTorch's tutorial network, $456+2416+48120+10164+850=62006$, is `LeNet5(channels=3)`."""
     rng = seed.torch()
-    net = LeNet5(channels=channels, rng=rng)
+    net: Any = LeNet5(channels=channels, rng=rng)
     starts = torch.cat([one.weight.detach().flatten() * (one.weight[0].numel() / 2) ** 0.5
                         for one in (net.c3, net.c5, net.f6)])
     counts, wanted = _counts(net, TUTORIAL), list(TUTORIAL.values())
-    double: Any = drawn_anew(net, rng)
+    double = drawn_anew(net, rng)
     x = randn(rng, batch, channels, 32, 32)
     with torch.no_grad():
         h = F.relu(F.max_pool2d(F.conv2d(x, double.c1.weight, double.c1.bias), 2))

@@ -1,6 +1,6 @@
 r"""AlexNet: what it reaches on data."""
 
-from typing import Annotated, Literal, final
+from typing import Annotated, Any, Literal, final
 
 import torch
 from torch import Tensor, nn
@@ -149,8 +149,8 @@ def fashion_alexnet(
             learned(name, beside, rate, phi)
         run.figure("compared", _curves({name: run.curves[name] for name in
                                         ("relu", "tanh", "without_dropout")}))
-    run.figure("kernels", grid(
-        list(net.features[0].weight.detach()[:, 0].cpu()), signed=True, columns=6))
+    first: Any = net.features[0]
+    run.figure("kernels", grid(list(first.weight.detach()[:, 0].cpu()), signed=True, columns=6))
 
 
 def _fitted(x: Tensor) -> Tensor:

@@ -1,8 +1,7 @@
 r"""LeNet: what it reaches on data."""
 
 import functools
-from collections.abc import Sequence
-from typing import Annotated
+from typing import Annotated, Any
 
 import torch
 from torch import Tensor, nn
@@ -215,16 +214,12 @@ def _maps(net: LeNet5, x: Tensor) -> object:
     shown: list[Tensor] = []
     words: list[str] = []
 
-    def look(name: str, y: Tensor) -> None:
+    def look(layer: nn.Module, inputs: Any, y: Tensor) -> None:
         shown.extend(F.relu(y[0]))
-        words.extend([name] * y.shape[1])
+        words.extend([names[layer]] * y.shape[1])
 
-    names: Sequence[str] = ("c1", "s2", "c3")
-    hooks = [
-        net.get_submodule(name).register_forward_hook(
-            lambda layer, inputs, y, name=name: look(name.upper(), y)
-        ) for name in names
-    ]
+    names = {net.get_submodule(name): name.upper() for name in ("c1", "s2", "c3")}
+    hooks = [layer.register_forward_hook(look) for layer in names]
     outputs_of(net, x)
     for hook in hooks:
         hook.remove()
