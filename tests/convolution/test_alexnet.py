@@ -53,8 +53,6 @@ def test_claims_catch_planted_bugs(old, new, claim):
     [
         ("classes: PositiveInt = 1000", "classes: PositiveInt = 1001", "parameter_count",
          ["by default", "one column", "names and shapes of torchvision"]),
-        ("norms = [response_norm()] if normalize else []", "norms = [response_norm()]",
-         "parameter_count", ["names and shapes of torchvision"]),
         ("width // 8", "width // 4", "parameter_count", ["small pictures"]),
         ("kernel=5, stride=1", "kernel=7, stride=1", "parameter_count", ["small pictures"]),
         ("_layer(nn.Linear, hidden, hidden), nn.ReLU(inplace=True)",
@@ -71,6 +69,12 @@ def test_claims_catch_planted_bugs(old, new, claim):
         ("stride: PositiveInt = 4", "stride: PositiveInt = 2", "first_map_needs_227",
          ["smallest pictures"]),
         ("beta=beta, k=k", "beta=beta", "lrn_is_the_formula", ["other constants"]),
+        ("1000 if bias is None else len(bias)", "1000", "parameter_count", []),
+        ("normalize=False\n            )\n            net = cls(features, size=224",
+         "normalize=False\n            )\n            net = cls(features, size=225",
+         "parameter_count", ["taken from torchvision, with 7 classes"]),
+        ('initialize_(self, "he", rng=rng)', 'initialize_(self, "he")', "parameter_count",
+         ["drawn where it is said"]),
     ],
 )
 def test_parts_catch_planted_bugs(old, new, claim, parts):

@@ -71,6 +71,16 @@ def test_claims_catch_planted_bugs(old, new, claim):
          "c5_is_a_convolution", ["coefficient 1 and bias 0 at first"]),
         ("- h.square().sum(dim=1, keepdim=True)", "- h.square().sum(dim=1, keepdim=True) / 2",
          "c5_is_a_convolution", ["the whole network"]),
+        ("self.c3 = SparseConv2d(C3, 5, rng=rng)", "self.c3 = SparseConv2d(C3, 5)",
+         "lenet5_has_60000_parameters", ["drawn where it is said"]),
+        ('initialize_(self, "lecun", rng=rng)', 'initialize_(self, "he", rng=rng)',
+         "lenet1989_has_9760_parameters", ["variance, times n"]),
+        ('initialize_(self, "lecun", rng=rng)', 'initialize_(self, "lecun")',
+         "lenet1989_has_9760_parameters", ["drawn where it is said"]),
+        ('"he", rng=rng)', '"he")', "cifar_net_has_62006_parameters",
+         ["drawn where it is said"]),
+        ("if (height, width) != (side, side):", "if height != side:",
+         "spatial_shrinks_channels_grow", ["what is refused"]),
     ],
 )
 def test_parts_catch_planted_bugs(old, new, claim, parts):

@@ -212,13 +212,13 @@ class AlexNet(nn.Module):
         """
         owner = "AlexNet.from_torchvision"
         given = read_weights(owner, weights)
-        bias = given.get("classifier.6.bias")
+        bias, where = given.get("classifier.6.bias"), torch.get_default_device()
         with torch.device("meta"):  # nothing is drawn that would be overwritten
             features = alexnet_features(
                 widths=TORCHVISION, columns=1, padding=2, normalize=False
             )
             net = cls(features, size=224, classes=1000 if bias is None else len(bias))
-        return take_weights(owner, net.to_empty(device="cpu"), given)
+        return take_weights(owner, net.to_empty(device=where), given)
 
 
 def _windows(features: nn.Sequential) -> list[tuple[int, int, int]]:

@@ -51,7 +51,7 @@ from principia.lab.params import Each, NonNegativeInt, PositiveInt, Range, check
 from principia.regularization.initialization import initialize_
 
 Table = Annotated[Sequence[Sequence[int]], Each(Each(Range(0, math.inf, kind=int)))]
-SIDE, STEP = 32, 4  # of the pictures of LeNet-5, and between two windows that it reads
+SIDE = 32  # of the pictures of LeNet-5
 CODE = 84  # units of F6: a bitmap of 7 x 12
 # each map of C3 sees 3 neighbors of the 6 below, 4 neighbors, two pairs, or all: by no means do all
 # maps see all, so that they have to become different

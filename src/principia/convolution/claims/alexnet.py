@@ -82,8 +82,11 @@ def parameter_count(
         theirs = AlexNet(alexnet_features(
             widths=TORCHVISION, columns=1, padding=2, normalize=False), size=224)
         usual = AlexNet()
+        published = _torchvision_layout()
+        seven = {name: torch.empty((7, *shape[1:]) if "classifier.6" in name else shape)
+                 for name, shape in published.items()}
+        taken = AlexNet.from_torchvision(seven)
     layout = {name: tuple(one.shape) for name, one in theirs.state_dict().items()}
-    published = _torchvision_layout()
     same = [layout.get(name) == shape for name, shape in published.items()]
     return every({
         "two columns": equal(sum(counts), 60_965_224, tol=0, why=A_COUNT),
@@ -96,6 +99,10 @@ def parameter_count(
         "one column": equal(sum(_per_layer(theirs)), 61_100_840, tol=0, why=A_COUNT),
         "names and shapes of torchvision": equal(
             [len(layout), sum(same)], [len(published)] * 2, tol=0, why="16 names with their shapes"
+        ),
+        "taken from torchvision, with 7 classes": equal(
+            [sum(_per_layer(taken)), *taken.shape], [61_100_840 - 993 * 4097, 3, 224, 224], tol=0,
+            why=A_COUNT,
         ),
         "small pictures": equal(
             _per_layer(small_alexnet(rng=seed.torch())), _small_counts(), tol=0, why=A_COUNT
@@ -158,13 +165,22 @@ def _computed(seed: Seed, batch: int) -> dict[str, Evidence]:
             h = F.relu(F.linear(h, net.classifier[place].weight, net.classifier[place].bias))
         scores = F.linear(h, net.classifier[6].weight, net.classifier[6].bias)
     size = float(scores.abs().max())
-    usual = [one.p for one in _two_columns().modules() if isinstance(one, nn.Dropout)]
+    nets = _two_columns(), small_alexnet(rng=rng), small_alexnet(rng=rng, dropout=0.1)
+    usual = [one.p for other in nets for one in other.modules() if isinstance(one, nn.Dropout)]
     return {
         "column by column": equal(
             found / size, scores / size, tol=1e-12,
             why="an identity: float64 rounding of the largest score",
         ),
-        "dropout": equal([*drops, *usual], [0.25, 0.25, 0.5, 0.5], tol=0, why="settings"),
+        "dropout": equal(
+            [*drops, *usual], [0.25, 0.25, 0.5, 0.5, 0.5, 0.5, 0.1, 0.1], tol=0, why="settings"
+        ),
+        "drawn where it is said": equal(
+            [torch.equal(*both) for name in ("other", "one") for both in zip(
+                *(small_alexnet(rng=seed.child(one).torch()).features[0].parameters()
+                  for one in ("one", name)), strict=True)],
+            [0, 1, 1, 1], tol=0, why="one state of the generator, and another; biases are 0",
+        ),
         "variance of the start": equal(
             spread, [2.0, 2.0], tol=0.1,
             why="five standard errors of a variance of 25,600 weights, twice 0.044",
@@ -252,7 +268,10 @@ def first_map_needs_227(
         "first windows fit": equal(
             (size - 11) / 4 + 1, sides[0], tol=0, why="no pixel is left over"
         ),
-        "by default": equal(usual.shape, (3, 227, 227), tol=0, why="sizes"),
+        "by default": equal(
+            [*usual.shape, *small_alexnet(rng=seed.torch()).shape], (3, 227, 227, 1, 28, 28),
+            tol=0, why="sizes",
+        ),
         "torchvision, padded by 2": equal(_sides(theirs, 224), MAPS, tol=0, why="sizes"),
         "smallest pictures": equal(_sides(least, 67)[-1], 1, tol=0, why="one place is left"),
     })

@@ -14,7 +14,7 @@ Knobs:
 """
 
 import itertools
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Literal
 
 import torch
@@ -34,7 +34,7 @@ from principia.lab.evidence import (
     equal_to_rounding,
     every,
 )
-from principia.lab.params import Range
+from principia.lab.params import Range, UsageError
 from principia.lab.seeds import Seed
 
 Batch = Annotated[int, Range(2, 20)]
@@ -50,6 +50,10 @@ OUTPUT = 840  # connections of the ten fixed codes
 LAYERS_1989 = {"H1": 1068, "H2": 2592, "H3": 5790, "output": 310}
 TUTORIAL = {"C1": 456, "C3": 2416, "C5": 48_120, "F6": 10_164, "output": 850}
 A_COUNT = "a count"
+REFUSED = (
+    (2, 1, 28, 28), (2, 1, 32, 36), (2, 1, 36, 32), (2, 3, 32, 32), (2, 1, 36, 36), (2, 1, 31, 32)
+)
+TAKEN = ((2, 1, 32, 32), (1, 1, 32, 32))
 
 
 def _counts(net: nn.Module, names: Mapping[str, Any]) -> list[int]:
@@ -68,6 +72,7 @@ def lenet5_has_60000_parameters(
     r"""$156+12+1516+32+48120+10164=60000$ weights, for 340,908 connections."""
     rng = seed.torch()
     net: Any = LeNet5(original=True, rng=rng)
+    wide = net.c5.weight.detach().clone()
     if links == "all":
         net.c3 = SparseConv2d([list(range(6))] * 16, 5, rng=rng)
     conv: Any = drawn_anew(net.c3, rng)
@@ -99,7 +104,8 @@ def lenet5_has_60000_parameters(
         "links of C3": equal(torch.tensor(seen).int(), torch.tensor(expected).int(), tol=0,
                              why="the table of the paper"),
         "sums of maps": equal_to_rounding(conv(maps), sums),
-        "variance": _variance(seed),
+        "variance": _variance(seed, wide),
+        "drawn where it is said": _drawn(lambda rng: LeNet5(original=True, rng=rng), seed),
     })
 
 
@@ -124,16 +130,27 @@ def _connections(layer: nn.Module, before: int, after: int) -> int:
     return wires * y[0].numel()
 
 
-def _variance(seed: Seed) -> Evidence:
+def _variance(seed: Seed, c5: Tensor) -> Evidence:
     """Draw a wide sparse convolution: units with n inputs have weights of variance 1/n."""
     table = [[0, 2], [0, 1, 2, 3, 4, 5]] * 400
     conv: Any = SparseConv2d(table, 3, rng=seed.child("wide").torch())
-    few = conv.links[0] % 2 == 0
-    n = torch.tensor([2 * 9, 6 * 9])
-    found = torch.stack([conv.weight.detach()[few].var(), conv.weight.detach()[~few].var()])
+    few, weight = conv.links[0] % 2 == 0, conv.weight.detach()
+    found = [18 * weight[few].var(), 54 * weight[~few].var(), 400 * c5.var()]
     return equal(
-        found * n, [1.0, 1.0], tol=0.1, why="five standard errors of a variance of 7,200 weights"
+        torch.stack(found), [1.0] * 3, tol=0.1,
+        why="five standard errors of a variance of 7,200 weights or more, and some",
     )
+
+
+def _drawn(make: Callable[[torch.Generator], nn.Module], seed: Seed) -> Evidence:
+    """Make a network three times: the generator decides on all its tensors, and nothing else."""
+    first, again, other = (
+        make(seed.child(name).torch()).state_dict().values() for name in ("one", "one", "other")
+    )
+    same = [torch.equal(*both) for both in zip(first, again, strict=True)]
+    weights = [(one, it) for one, it in zip(first, other, strict=True) if one.std() > 0]
+    differ = [not torch.equal(*both) for both in weights]
+    return equal([*same, *differ], 1, tol=0, why="one state of the generator, and another")
 
 
 @claim(
@@ -161,6 +178,7 @@ def lenet1989_has_9760_parameters(
     dense = multiply_adds(net, (1, 16, 16))
     own = sum(one.numel() for name, one in net.named_parameters() if name.endswith("bias"))
     x = randn(rng, batch, 1, 16, 16)
+    spread = net.h3.weight.detach().var() * 192
     drawn_anew(net, rng)
     for weight in (net.h3.weight, net.output.weight, net.h2.weight):
         weight.data /= 10  # not all saturated
@@ -180,6 +198,10 @@ def lenet1989_has_9760_parameters(
             sum(wires.values()) + sum(dense.values()) + own, 64_660, tol=0, why=A_COUNT
         ),
         "by hand": equal_to_rounding(found, expected),
+        "variance, times n": equal(
+            spread, 1.0, tol=0.1, why="five standard errors of a variance of 5,760 weights"
+        ),
+        "drawn where it is said": _drawn(lambda rng: LeNet1989(rng=rng), seed),
     })
 
 
@@ -242,6 +264,7 @@ def cifar_net_has_62006_parameters(
         "variance, times n/2": equal(
             starts.var(), 1.0, tol=0.03, why="five standard errors of a variance of 60,480 weights"
         ),
+        "drawn where it is said": _drawn(lambda rng: LeNet5(rng=rng), seed),
     })
 
 
@@ -345,7 +368,22 @@ def spatial_shrinks_channels_grow(
             sum(uses[name] for name in ("c5", "f6", "output")) / sum(uses.values()), 0.9,
             why="0.96, a count; of the multiplications it is 0.14",
         ),
+        "what is refused": equal(
+            [_refuses(net, shape) for shape in REFUSED] + [_refuses(net, shape) for shape in TAKEN]
+            + [_refuses(net.scan, (2, 1, *sides)) for sides in ((32, 31), (31, 32), (32, 33))],
+            [*[1] * len(REFUSED), *[0] * len(TAKEN), 1, 1, 0], tol=0,
+            why="whether there is an error for each shape of pictures",
+        ),
     })
+
+
+def _refuses(net: Callable[[Tensor], Tensor], shape: tuple[int, ...]) -> bool:
+    try:
+        with torch.no_grad():
+            net(torch.zeros(shape))
+    except UsageError:
+        return True
+    return False
 
 
 def _maps(original: bool, stride: int, seed: Seed) -> list[list[int]]:

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from principia.convolution.lenet import SIDE, STEP, LeNet5
+from principia.convolution.lenet import SIDE, LeNet5
 from principia.lab import figures
 from principia.lab.data.digits import digits
 from principia.lab.data.handwriting import handwriting
@@ -20,6 +20,7 @@ from principia.lab.training import learner, outputs_of
 from principia.lab.training.classifiers import learn_classes
 from principia.regularization.augmentation import Augment, Shift
 
+STEP = 4  # pixels between two windows: two poolings halve the maps
 WIDTH, NOTHING = 224, 10  # pixels of the strip, and the class of windows without a digit
 NEAR = 10  # pixels from a digit, within which its name counts as found
 
