@@ -12,8 +12,8 @@ thousands of places, do more than 90 % of the multiplications.
 $$ b_{i,u,v} = a_{i,u,v}\Big(k+\alpha\sum_{j=\max(0,\,i-n/2)}^{\min(N-1,\,i+n/2)}
 a_{j,u,v}^2\Big)^{-\beta} $$
 
-$$ m' = \Big\lfloor\frac{m+2p-q}s\Big\rfloor+1, \qquad
-\frac{227-11}4+1 = 55, \quad \Big\lfloor\frac{55-3}2\Big\rfloor+1 = 27 $$
+$$ m' = \lfloor(m+2p-q)/s\rfloor+1, \qquad
+(227-11)/4+1 = 55, \quad \lfloor(55-3)/2\rfloor+1 = 27 $$
 
 Symbols:
     $a, b$: a unit of map $i$ of $N$ at place $(u,v)$, before and after `response_norm`
@@ -29,7 +29,7 @@ References:
         arXiv:1404.5997
     Xiao, Rasul and Vollgraf (2017), Fashion-MNIST: a novel image dataset for benchmarking machine
         learning algorithms. arXiv:1708.07747
-    torchvision, AlexNet: the network of one column, with published weights.
+    TorchVision maintainers and contributors (2016), TorchVision: PyTorch's computer vision library.
         https://docs.pytorch.org/vision/stable/models/alexnet.html
 """
 
@@ -159,7 +159,8 @@ class AlexNet(nn.Module):
         >>> sum(one.numel() for one in net.parameters())
         60965224
         >>> net = AlexNet(alexnet_features(1, (8, 16, 16, 16, 8)), size=99, hidden=32, classes=10)
-        >>> net(torch.rand(2, 1, 99, 99)).shape
+        >>> logits = net(torch.rand(2, 1, 99, 99))
+        >>> logits.shape
         torch.Size([2, 10])
     """
 

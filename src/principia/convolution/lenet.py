@@ -31,7 +31,7 @@ References:
         neural network. Advances in Neural Information Processing Systems 4.
     LeCun, Bottou, Bengio and Haffner (1998), Gradient-based learning applied to document
         recognition. Proceedings of the IEEE 86(11). doi:10.1109/5.726791
-    PyTorch, Training a classifier: the network of this tutorial is `LeNet5(channels=3)`.
+    PyTorch contributors (2017), Training a classifier. PyTorch tutorials.
         https://docs.pytorch.org/tutorials/beginner/blitz/cifar10_tutorial.html
 """
 
@@ -69,9 +69,10 @@ H2 = tuple(tuple(sorted((k + i) % 12 for i in range(8))) for k in range(12))
 class LeNet5(nn.Module):
     r"""Reads pictures of 32 x 32 pixels: two convolutions with pooling, then C5, F6, classes.
 
-    By default with rectifiers, maxima and all links, as it is built today. `original=True` is the
-    network of 1998: squashing functions, averages with a coefficient and a bias, a C3 whose maps
-    see some of those below, and distances to fixed codes instead of a last layer.
+    By default with rectifiers, maxima and all links, as it is built today; with three channels it
+    is the network of PyTorch's tutorial for CIFAR-10. `original=True` is the network of 1998:
+    squashing functions, averages with a coefficient and a bias, a C3 whose maps see some of those
+    below, and distances to fixed codes instead of a last layer.
 
     Shapes:
         x: (B, channels, 32, 32); returns (B, classes)
@@ -85,7 +86,8 @@ class LeNet5(nn.Module):
 
     Example:
         >>> net = LeNet5(rng=torch.Generator().manual_seed(0))
-        >>> net(torch.rand(5, 1, 32, 32)).shape, net.scan(torch.rand(5, 1, 32, 80)).shape
+        >>> scores, line = net(torch.rand(5, 1, 32, 32)), net.scan(torch.rand(5, 1, 32, 80))
+        >>> scores.shape, line.shape
         (torch.Size([5, 10]), torch.Size([5, 10, 1, 13]))
         >>> sum(one.numel() for one in LeNet5(original=True).parameters())
         60000
@@ -186,7 +188,8 @@ class Subsample(nn.Module):
 
     Example:
         >>> subsample = Subsample(1)
-        >>> subsample(torch.tensor([[[[1.0, 2.0], [3.0, 4.0]]]])).item()
+        >>> halved = subsample(torch.tensor([[[[1.0, 2.0], [3.0, 4.0]]]]))
+        >>> halved.item()
         2.5
     """
 
@@ -220,7 +223,8 @@ class SparseConv2d(nn.Module):
 
     Example:
         >>> conv = SparseConv2d([[0, 1], [1, 2], [0, 2]], 5, rng=torch.Generator())
-        >>> conv.weight.shape, conv(torch.ones(4, 3, 9, 8)).shape
+        >>> maps = conv(torch.ones(4, 3, 9, 8))
+        >>> conv.weight.shape, maps.shape
         (torch.Size([6, 5, 5]), torch.Size([4, 3, 5, 4]))
     """
 
@@ -315,7 +319,8 @@ class LeNet1989(nn.Module):
 
     Example:
         >>> net = LeNet1989(rng=torch.Generator().manual_seed(0))
-        >>> net(torch.full((5, 1, 16, 16), -1.0)).shape, sum(w.numel() for w in net.parameters())
+        >>> answers = net(torch.full((5, 1, 16, 16), -1.0))
+        >>> answers.shape, sum(one.numel() for one in net.parameters())
         (torch.Size([5, 10]), 9760)
     """
 
