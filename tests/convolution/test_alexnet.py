@@ -53,7 +53,7 @@ def test_claims_catch_planted_bugs(old, new, claim):
     [
         ("classes: PositiveInt = 1000", "classes: PositiveInt = 1001", "parameter_count",
          ["by default", "one column", "names and shapes of torchvision"]),
-        ("width // 8", "width // 4", "parameter_count", ["small pictures"]),
+        ("width // shrink", "width // 4", "parameter_count", ["small pictures"]),
         ("kernel=5, stride=1", "kernel=7, stride=1", "parameter_count", ["small pictures"]),
         ("_layer(nn.Linear, hidden, hidden), nn.ReLU(inplace=True)",
          "_layer(nn.Linear, hidden, hidden), nn.Identity()", "parameter_count",

@@ -35,9 +35,10 @@ References:
 
 __all__ = ["AlexNet", "alexnet_features", "small_alexnet", "response_norm"]
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, final
+from typing import Annotated, Any, Literal, final
 
 import torch
 from jaxtyping import Float
@@ -45,6 +46,7 @@ from torch import Tensor, nn
 from torch.nn.utils import skip_init
 
 from principia.lab.params import (
+    Each,
     NonNegativeInt,
     PositiveFloat,
     PositiveInt,
@@ -56,7 +58,7 @@ from principia.lab.params import (
 from principia.lab.weights import read_weights, take_weights
 from principia.regularization.initialization import initialize_
 
-Widths = tuple[PositiveInt, ...]
+Widths = Annotated[Sequence[int], Each(Range(1, math.inf, kind=int))]
 PAPER = (96, 256, 384, 384, 256)  # maps of the five convolutions, in both columns together
 TORCHVISION = (64, 192, 384, 256, 256)
 
@@ -250,17 +252,19 @@ def _side(features: nn.Sequential, side: int) -> int:
 @checked
 def small_alexnet(
     *, size: Annotated[int, Range(15)] = 28, channels: PositiveInt = 1, classes: PositiveInt = 10,
-    dropout: UnitInterval = 0.5, rng: torch.Generator | None = None,
+    shrink: Literal[2, 4, 8, 16] = 8, dropout: UnitInterval = 0.5,
+    rng: torch.Generator | None = None,
 ) -> AlexNet:
-    r"""Builds an `AlexNet` of an eighth of the width for small pictures.
+    r"""Builds a narrow `AlexNet` for small pictures.
 
-    Its first windows are 5 x 5, at every place, and its dense layers have 512 units. It does
-    without `response_norm`, as torchvision's does: that would take two thirds of the time.
+    Its first windows are 5 x 5, at every place. It does without `response_norm`, as torchvision's
+    does: that would take two thirds of the time.
 
     Args:
         size: Height and width of the pictures.
         channels: Of the pictures.
         classes: Number of outputs.
+        shrink: How many times fewer maps and dense units it has than the network of the paper.
         dropout: Probability of dropping what enters a hidden dense layer.
         rng: Draws the weights; by default torch's global generator.
 
@@ -269,8 +273,10 @@ def small_alexnet(
         >>> net(torch.rand(4, 1, 28, 28)).shape, net.features[0].weight.shape
         (torch.Size([4, 10]), torch.Size([12, 1, 5, 5]))
     """
-    widths = tuple(width // 8 for width in PAPER)
     features = alexnet_features(
-        channels, widths, kernel=5, stride=1, padding=2, normalize=False
+        channels, [width // shrink for width in PAPER], kernel=5, stride=1, padding=2,
+        normalize=False,
     )
-    return AlexNet(features, size=size, classes=classes, hidden=512, dropout=dropout, rng=rng)
+    return AlexNet(
+        features, size=size, classes=classes, hidden=4096 // shrink, dropout=dropout, rng=rng
+    )

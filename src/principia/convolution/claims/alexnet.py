@@ -105,7 +105,9 @@ def parameter_count(
             why=A_COUNT,
         ),
         "small pictures": equal(
-            _per_layer(small_alexnet(rng=seed.torch())), _small_counts(), tol=0, why=A_COUNT
+            _per_layer(small_alexnet(rng=seed.torch()))
+            + _per_layer(small_alexnet(rng=seed.torch(), shrink=4, channels=3, classes=5)),
+            [*_small_counts(1, 1, 10), *_small_counts(2, 3, 5)], tol=0, why=A_COUNT,
         ),
         **_computed(seed, batch),
     })
@@ -124,11 +126,15 @@ def _torchvision_layout() -> dict[str, tuple[int, ...]]:
     return found
 
 
-def _small_counts() -> list[int]:
-    """Count what the small network should have: an eighth of the maps, on pictures of 28 x 28."""
-    sizes = zip((12, 32, 48, 48, 32), (1, 6, 32, 24, 24), (5, 5, 3, 3, 3), strict=True)
-    dense = [512 * (32 * 2**2 + 1), 512 * 513, 10 * 513]  # maps of 28, 13, 6 and 2
-    return [*(maps * (seen * window**2 + 1) for maps, seen, window in sizes), *dense]
+def _small_counts(times: int, channels: int, classes: int) -> list[int]:
+    """Count what a network should have, so many eighths of the paper's, on pictures of 28 x 28."""
+    sizes = zip((12, 32, 48, 48, 32), (0, 6, 32, 24, 24), (5, 5, 3, 3, 3), strict=True)
+    hidden = 512 * times
+    dense = [  # maps of 28, 13, 6 and 2
+        hidden * (times * 32 * 2**2 + 1), hidden * (hidden + 1), classes * (hidden + 1)
+    ]
+    return [*(times * maps * ((times * seen or channels) * window**2 + 1)
+              for maps, seen, window in sizes), *dense]
 
 
 def _computed(seed: Seed, batch: int) -> dict[str, Evidence]:
