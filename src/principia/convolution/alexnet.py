@@ -118,15 +118,15 @@ def alexnet_features(
         domain = f"five numbers of maps, each a multiple of the {columns} columns"
         raise usage_error("alexnet_features", "widths", domain, widths)
     first, second, third, fourth, fifth = widths
-    norms = [response_norm()] if normalize else []
+    norms = [[response_norm()] if normalize else [] for _ in range(2)]
     return nn.Sequential(
         _layer(nn.Conv2d, channels, first, kernel, stride=stride, padding=padding),
-        nn.ReLU(inplace=True), *norms, nn.MaxPool2d(3, 2),
+        nn.ReLU(), *norms[0], nn.MaxPool2d(3, 2),
         _layer(nn.Conv2d, first, second, 5, padding=2, groups=columns),
-        nn.ReLU(inplace=True), *norms, nn.MaxPool2d(3, 2),
-        _layer(nn.Conv2d, second, third, 3, padding=1), nn.ReLU(inplace=True),
-        _layer(nn.Conv2d, third, fourth, 3, padding=1, groups=columns), nn.ReLU(inplace=True),
-        _layer(nn.Conv2d, fourth, fifth, 3, padding=1, groups=columns), nn.ReLU(inplace=True),
+        nn.ReLU(), *norms[1], nn.MaxPool2d(3, 2),
+        _layer(nn.Conv2d, second, third, 3, padding=1), nn.ReLU(),
+        _layer(nn.Conv2d, third, fourth, 3, padding=1, groups=columns), nn.ReLU(),
+        _layer(nn.Conv2d, fourth, fifth, 3, padding=1, groups=columns), nn.ReLU(),
         nn.MaxPool2d(3, 2),
     )
 
@@ -183,8 +183,8 @@ class AlexNet(nn.Module):
         inputs = convolutions[-1].out_channels * _side(features, size) ** 2
         self.features = features
         self.classifier = nn.Sequential(
-            nn.Dropout(dropout), _layer(nn.Linear, inputs, hidden), nn.ReLU(inplace=True),
-            nn.Dropout(dropout), _layer(nn.Linear, hidden, hidden), nn.ReLU(inplace=True),
+            nn.Dropout(dropout), _layer(nn.Linear, inputs, hidden), nn.ReLU(),
+            nn.Dropout(dropout), _layer(nn.Linear, hidden, hidden), nn.ReLU(),
             _layer(nn.Linear, hidden, classes),
         )
         if not self.classifier[1].weight.is_meta:

@@ -11,7 +11,7 @@ Knobs:
 """
 
 import itertools
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Literal
 
 import torch
@@ -40,7 +40,7 @@ from principia.lab.evidence import (
     equal_to_rounding,
     every,
 )
-from principia.lab.params import Range
+from principia.lab.params import Range, UsageError
 from principia.lab.seeds import Seed
 
 LAYERS = ("conv1", "conv2", "conv3", "conv4", "conv5", "fc6", "fc7", "fc8")
@@ -55,6 +55,10 @@ A_COUNT = "a count"
 def _two_columns(columns: int = 2, size: int = 227) -> AlexNet:
     with torch.device("meta"):
         return AlexNet(alexnet_features(columns=columns), size=size)
+
+
+def _torchvision() -> nn.Sequential:
+    return alexnet_features(widths=TORCHVISION, columns=1, padding=2, normalize=False)
 
 
 def _per_layer(net: nn.Module) -> list[int]:
@@ -79,8 +83,7 @@ def parameter_count(
     dense = [4096 * (9216 + 1), 4096 * (4096 + 1), 1000 * (4096 + 1)]
     counts, wanted = _per_layer(_two_columns(columns)), [*convolutions, *dense]
     with torch.device("meta"):
-        theirs = AlexNet(alexnet_features(
-            widths=TORCHVISION, columns=1, padding=2, normalize=False), size=224)
+        theirs = AlexNet(_torchvision(), size=224)
         usual = AlexNet()
         published = _torchvision_layout()
         seven = {name: torch.empty((7, *shape[1:]) if "classifier.6" in name else shape)
@@ -108,6 +111,11 @@ def parameter_count(
             _per_layer(small_alexnet(rng=seed.torch()))
             + _per_layer(small_alexnet(rng=seed.torch(), shrink=4, channels=3, classes=5)),
             [*_small_counts(1, 1, 10), *_small_counts(2, 3, 5)], tol=0, why=A_COUNT,
+        ),
+        "normalizations": equal(
+            [sum(isinstance(one, nn.LocalResponseNorm) for one in net.modules())
+             for net in (usual, theirs, small_alexnet(rng=seed.torch()))], [2, 0, 0], tol=0,
+            why=A_COUNT,
         ),
         **_computed(seed, batch),
     })
@@ -261,8 +269,7 @@ def first_map_needs_227(
     r"""$(m-11)/4+1=55$ needs $m=227$: maps of 55, 27, 13, 13, 13 and 6 places a side."""
     sides = _sides(_two_columns(size=size), size)
     with torch.device("meta"):
-        theirs = AlexNet(alexnet_features(
-            widths=TORCHVISION, columns=1, padding=2, normalize=False), size=224)
+        theirs = AlexNet(_torchvision(), size=224)
         usual, least = AlexNet(), AlexNet(size=67)
     layers = ["conv1", "conv2", "conv3", "conv4", "conv5", "last pooling"]
     return every({
@@ -280,7 +287,24 @@ def first_map_needs_227(
         ),
         "torchvision, padded by 2": equal(_sides(theirs, 224), MAPS, tol=0, why="sizes"),
         "smallest pictures": equal(_sides(least, 67)[-1], 1, tol=0, why="one place is left"),
+        "what is refused": equal(
+            [_refuses(make) for make in (
+                lambda: AlexNet(size=66), lambda: AlexNet(_torchvision(), size=62),
+                lambda: AlexNet(_torchvision(), size=63), lambda: small_alexnet(size=15),
+                lambda: AlexNet.from_torchvision({}),
+                lambda: least(torch.empty(1, 3, 67, 68, device="meta")),
+            )], [1, 1, 0, 0, 1, 1], tol=0, why="whether there is an error",
+        ),
     })
+
+
+def _refuses(make: Callable[[], object]) -> bool:
+    try:
+        with torch.device("meta"):
+            make()
+    except UsageError:
+        return True
+    return False
 
 
 def _sides(net: AlexNet, size: int) -> list[int]:
