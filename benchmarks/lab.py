@@ -1,102 +1,25 @@
 """Races of the machinery: the training loop, the command line, and the checking of claims."""
 
 import json
-import logging
 import os
 import re
 import tempfile
-import warnings
 from pathlib import Path
 
 import torch
-import torch.nn.functional as F
 from torch import nn
 
+from benchmarks._loops import SAME_STEPS, Batches, compare_loops, weights
 from principia.lab.course import catalog
 from principia.lab.data.digits import digits
 from principia.lab.data.fashion import fashion
 from principia.lab.environment import cores
 from principia.lab.evidence import equal_to_rounding
 from principia.lab.racing import command, race, within
-from principia.lab.seeds import Seed
-from principia.lab.training import Supervised, fit
 from principia.networks import MLP
-
-SAME_STEPS = within(
-    1e-2, why="the same steps on the same batches; rounding in float32 grows over hundreds of them"
-)
-
-
-class Batches:
-    """The batches that fit takes, in its order: an expert's loader for tensors in memory."""
-
-    def __init__(self, x, y, batch_size):
-        self.x, self.y, self.batch_size, self.epoch = x, y, batch_size, 0
-
-    def __len__(self):
-        return -(-len(self.x) // self.batch_size)
-
-    def __iter__(self):
-        rng = Seed(0).child(f"epoch {self.epoch}").torch()
-        self.epoch += 1
-        for rows in torch.randperm(len(self.x), generator=rng).split(self.batch_size):
-            yield self.x.index_select(0, rows), self.y.index_select(0, rows)
-
 
 def network(x, width):
     return MLP([x.shape[1], width, 10], rng=torch.Generator().manual_seed(0))
-
-
-def momentum(model):
-    return torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
-
-
-def weights(model):
-    return torch.cat([one.detach().flatten() for one in model.parameters()])
-
-
-def by_fit(x, y, width, epochs, batch_size):
-    model = network(x, width)
-    fit(model, (x, y), Supervised(F.cross_entropy), momentum(model), epochs=epochs,
-        batch_size=batch_size)
-    return weights(model)
-
-
-def by_bare_loop(x, y, width, epochs, batch_size):
-    model = network(x, width)
-    optimizer, batches = momentum(model), Batches(x, y, batch_size)
-    for _ in range(epochs):
-        for inputs, targets in batches:
-            optimizer.zero_grad()
-            F.cross_entropy(model(inputs), targets).backward()
-            optimizer.step()
-    return weights(model)
-
-
-def by_lightning(x, y, width, epochs, batch_size):
-    import lightning
-
-    class Module(lightning.LightningModule):
-        def __init__(self):
-            super().__init__()
-            self.model = network(x, width)
-
-        def training_step(self, batch, _):
-            inputs, targets = batch
-            return F.cross_entropy(self.model(inputs), targets)
-
-        def configure_optimizers(self):
-            return momentum(self.model)
-
-    logging.getLogger("lightning.pytorch").setLevel(logging.ERROR)
-    module = Module()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # that our loader has no worker processes is its strength
-        trainer = lightning.Trainer(
-            max_epochs=epochs, accelerator="cpu", devices=1, logger=False, barebones=True,
-        )
-        trainer.fit(module, Batches(x, y, batch_size))
-    return weights(module.model)
 
 
 def by_skorch(x, y, width, epochs, batch_size):
@@ -137,19 +60,6 @@ def by_keras(x, y, width, epochs, batch_size):
     return torch.cat([torch.from_numpy(one.T.copy()).flatten() for one in model.get_weights()])
 
 
-def compare_loops(loop):
-    """Let a race of the training loop have all its sides."""
-    loop.ours(by_fit)
-    loop.peer(
-        "a bare PyTorch loop", package="torch",
-        slower="Ours also reads the loss of each step, to stop at the one that diverges, and keeps "
-        "the last finite weights of each epoch, which tells most where steps are short.",
-    )(by_bare_loop)
-    loop.peer("Lightning", package="lightning")(by_lightning)
-    loop.peer("skorch", package="skorch")(by_skorch)
-    loop.peer("Keras on torch", package="keras", fresh=True)(by_keras)  # it sets torch up its way
-
-
 @race(hidden_units=(32, 128, 512), agree=SAME_STEPS)
 def fit_digits(hidden_units):
     """Train an MLP on the 8 x 8 digits: 10 epochs, batches of 64, SGD with momentum."""
@@ -164,8 +74,10 @@ def fit_fashion(rows):
     return x[:rows].flatten(1), y[:rows], 128, 1, 128
 
 
-compare_loops(fit_digits)
-compare_loops(fit_fashion)
+for loop in (fit_digits, fit_fashion):
+    compare_loops(loop, network)
+    loop.peer("skorch", package="skorch")(by_skorch)
+    loop.peer("Keras on torch", package="keras", fresh=True)(by_keras)  # it sets torch up its way
 
 
 def both_answered(ours, theirs):
