@@ -234,7 +234,7 @@ MODULES = {  # of GoogLeNet, as published
     "5a": (256, 160, 320, 32, 128, 128), "5b": (384, 192, 384, 48, 128, 128),
 }
 HALVED = {"3b": 3, "4e": 2}  # behind these, by poolings of so many places a side
-SMALL = {"3a": (24, 24, 32, 8, 16, 16), "3b": (48, 32, 64, 12, 24, 24)}
+SMALL = {"3a": (16, 12, 16, 4, 8, 8), "3b": (64, 48, 96, 16, 32, 32)}
 SMALL_HALVED = {"3a": 3}
 
 
@@ -297,7 +297,7 @@ class InceptionNet(nn.Module):
 
     def forward(self, x: Float[Tensor, "B c h w"]) -> Answers:
         """Compute the scores of the classes, in training also those of the auxiliary heads."""
-        if x.ndim != 4 or x.shape[1] != self.channels:
+        if x.shape[1] != self.channels:
             domain = f"of shape (B, {self.channels}, H, W)"
             raise usage_error("InceptionNet", "x", domain, tuple(x.shape))
         if self.training and len(x) == 1 and max(x.shape[2:]) <= (4 if self.small else 32):
