@@ -190,7 +190,7 @@ def test_bad_input_is_told_in_one_sentence():
         VGG.from_torchvision({"conv1.weight": torch.ones(1)})
     weights = thin().state_dict()
     weights.pop("classifier.3.bias")
-    with pytest.raises(UsageError, match=r"from_torchvision: weights must be the 12 tensors .*1 missing, first"):
+    with pytest.raises(UsageError, match=r"weights must be the 12 tensors .*1 missing, first"):
         VGG.from_torchvision(weights)
 
 

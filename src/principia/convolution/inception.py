@@ -297,10 +297,11 @@ class InceptionNet(nn.Module):
 
     def forward(self, x: Float[Tensor, "B c h w"]) -> Answers:
         """Compute the scores of the classes, in training also those of the auxiliary heads."""
-        if x.shape[1] != self.channels:
-            domain = f"of shape (B, {self.channels}, H, W)"
+        least, two = (4, 8) if self.small else (15, 47)  # sides that leave one place, and two
+        if x.shape[1] != self.channels or min(x.shape[2:]) < least:
+            domain = f"of shape (B, {self.channels}, H, W) with sides of {least} or more"
             raise usage_error("InceptionNet", "x", domain, tuple(x.shape))
-        if self.training and len(x) == 1 and max(x.shape[2:]) <= (4 if self.small else 32):
+        if self.training and len(x) == 1 and max(x.shape[2:]) < two:
             raise usage_error("InceptionNet", "x", SEVERAL, tuple(x.shape), LARGER)
         x = _halved(self.conv1(x.to(memory_format=torch.channels_last)))  # faster on a CPU
         if not self.small:

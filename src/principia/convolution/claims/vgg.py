@@ -166,7 +166,7 @@ def _residuals(kernels: Tensor, starts: int, rounds: int, rng: torch.Generator) 
         b = _solved(rows, goal)
         miss = (rows @ b.flatten(1)[:, :, None] - goal).norm(dim=(1, 2)) / goal.norm(dim=(1, 2))
         best.append(miss.view(-1, starts).min(dim=1).values)
-        b = F.normalize(b, dim=(3, 4))  # a product has no scales of its factors
+        b = b / b.norm(dim=(3, 4), keepdim=True)  # a product has no scales of its factors
     return torch.stack(best)
 
 
