@@ -28,9 +28,8 @@ SHRINK = 6  # of the photograph a side
 EVERY = 7  # which of its pixels are drawn as points
 LOST = 0.05  # share of the variance from which on the loss is seen
 PAINTS: dict[Color, tuple[float, float, float]] = {
-    "red": (0.75, 0.15, 0.15), "orange": (0.85, 0.5, 0.1), "pink": (0.75, 0.3, 0.45),
-    "lime": (0.5, 0.6, 0.2), "green": (0.15, 0.35, 0.2), "gray": (0.6, 0.6, 0.6),
-    "ink": (0.08, 0.1, 0.08),
+    "red": (0.75, 0.2, 0.1), "orange": (0.85, 0.55, 0.3), "pink": (0.9, 0.8, 0.65),
+    "lime": (0.45, 0.5, 0.2), "green": (0.1, 0.3, 0.25), "ink": (0.03, 0.08, 0.08),
 }
 WHITE = torch.ones(3).double() / 3**0.5  # the direction from black to white
 GRAYS = torch.tensor([[0.0] * 3, [1.0] * 3])
@@ -216,16 +215,17 @@ def _gradients(net: nn.Module, x: Tensor, y: Tensor) -> Plot:
 
 
 def _costs(nets: Mapping[str, nn.Module], work: Mapping[str, Mapping[str, int]]) -> Plot:
-    """List weights and multiplications of each layer of Inception and of the plain stack."""
-    rows, values = [], []
+    """List weights and multiplications of the parts of Inception and of the plain stack."""
+    rows: dict[str, list[float]] = {}
     for name in ("inception", "plain"):
         for layer, count in work[name].items():
-            weights = nets[name].get_parameter(f"{layer}.weight")
-            rows.append(f"{name}: {layer}")
-            values.append([weights.numel() / 1e3, count / 1e3])
-        rows.append(f"{name}: all")
-        values.append([sum(column) for column in zip(*values[-len(work[name]):], strict=True)])
+            part = layer.split(".")[0] if name == "inception" else layer
+            weights = nets[name].get_parameter(f"{layer}.weight").numel()
+            for row in (f"{name}: {part}", f"{name}: all"):
+                so_far = rows.setdefault(row, [0.0, 0.0])
+                rows[row] = [so_far[0] + weights / 1e3, so_far[1] + count / 1e3]
+    order = sorted(rows, key=lambda row: (row.split(":")[0], row.endswith("all")))
     return Plot((Matrix(
-        [[round(one, 1) for one in row] for row in values], rows,
+        [[round(one, 1) for one in rows[row]] for row in order], order,
         ("thousands of weights", "thousands of multiplications"), written=True,
     ),), title="what a picture costs")

@@ -24,7 +24,7 @@ from principia.lab.training.classifiers import learn_classes
 Angle = Annotated[float, Range(0, 180)]
 SHRINK = 5  # of the photograph a side
 SLOPES = torch.tensor([[1.0, 2.0, 1.0]]).double() / 8, torch.tensor([[-1.0, 0.0, 1.0]]).double()
-ARMS = {  # layers of a stage and their kernels, of nets that see equally far
+ARMS = {  # layers of a group and their kernels; two and two see equally far
     "one 5 x 5": (1, 5), "two 3 x 3": (2, 3), "one 7 x 7": (1, 7), "three 3 x 3": (3, 3),
 }
 
@@ -134,40 +134,37 @@ def network(
 def fashion_vgg(
     run: Run, *, epochs: Annotated[int, Range(1, 30)] = 6,
     limit: Annotated[int, Range(100, 60_000)] = 60_000,
-    few: Annotated[int, Range(100, 60_000)] = 6000, width: Annotated[int, Range(4, 64)] = 16,
+    few: Annotated[int, Range(100, 60_000)] = 5000, width: Annotated[int, Range(4, 64)] = 16,
 ) -> None:
     """Reads clothes with a small VGG, and compares stacks of 3 x 3 layers with large kernels.
 
     Args:
-        epochs: How often the pictures are gone through.
+        epochs: How often the pictures are gone through; a quick run does so half as often.
         limit: Pictures to learn from.
-        few: Pictures from which each of the compared networks learns, at full budget for twice
-            the epochs.
-        width: Channels of the first stage of the compared networks, half of it in a quick run.
+        few: Pictures from which each of the compared networks learns, for twice the epochs.
+        width: Channels of all layers of the compared networks.
     """
     x, y, x_test, y_test = clothing(run)
     if run.full:  # so that three halvings leave nothing out
         x, x_test = (F.pad(one, (2, 2, 2, 2)) for one in (x, x_test))
+    passes, rate = (epochs, 3e-3) if run.full else (-(-epochs // 2), 1e-2)
     net = VGG(
         "small", channels=1, classes=10, batch_norm=True, rng=run.seed.child("init").torch()
     )
     run.record(parameters=sum(one.numel() for one in net.parameters()))
     run.record(accuracy=learn_classes(
-        run, net, (x[:limit], y[:limit]), (x_test, y_test), epochs=epochs, name="vgg"
+        run, net, (x[:limit], y[:limit]), (x_test, y_test), epochs=passes, lr=rate, name="vgg"
     ))
     run.keep(net, example=x[:1])
     found: dict[str, tuple[int, int, float]] = {}
     for arm in run.steps(ARMS, "kernels"):
         layers, kernel = ARMS[arm]
-        first = width if run.full else max(1, width // 2)
-        config = tuple(
-            one for stage in range(2) for one in (*[first << stage] * layers, "M")
-        )
+        group = [width] * layers
+        config = (*group, *group, "M", *group, "M")
         other = VGG(config, channels=1, classes=10, batch_norm=True, kernel=kernel, dense=0,
                     rng=run.seed.child(arm).torch())
         right = learn_classes(
-            run, other, (x[:few], y[:few]), (x_test, y_test),
-            epochs=2 * epochs if run.full else epochs,
+            run, other, (x[:few], y[:few]), (x_test, y_test), epochs=2 * passes, lr=rate,
             name=arm.replace(" ", "-"),
         )
         work = sum(multiply_adds(other, tuple(x.shape[1:])).values())
