@@ -225,9 +225,9 @@ def test_work_of_the_small_net_is_below_a_plain_stacks():
     net = InceptionNet(small=True, channels=1, classes=10, rng=generator())
     work = multiply_adds(net, (1, 28, 28))
     assert work["conv1.conv"] == 9 * 32 * 784
-    assert work["inception3a.branch3.1.conv"] == 25 * 4 * 8 * 196
-    assert work["inception3b.branch2.0.conv"] == 48 * 48 * 49
-    assert sum(work.values()) < 0.7 * (9 * 32 * 784 + 9 * 32 * 71 * 196 + 9 * 71 * 71 * 49)
+    assert work["inception3a.branch3.1.conv"] == 25 * 8 * 12 * 196
+    assert work["inception3b.branch2.0.conv"] == 64 * 48 * 49
+    assert sum(work.values()) < 0.7 * (9 * 32 * 784 + 9 * 32 * 76 * 196 + 9 * 76 * 76 * 49)
 
 
 def test_reductions_that_widen_are_warned_of():

@@ -234,7 +234,7 @@ MODULES = {  # of GoogLeNet, as published
     "5a": (256, 160, 320, 32, 128, 128), "5b": (384, 192, 384, 48, 128, 128),
 }
 HALVED = {"3b": 3, "4e": 2}  # behind these, by poolings of so many places a side
-SMALL = {"3a": (16, 12, 16, 4, 8, 8), "3b": (64, 48, 96, 16, 32, 32)}
+SMALL = {"3a": (16, 16, 24, 8, 12, 12), "3b": (64, 48, 96, 16, 32, 32)}
 SMALL_HALVED = {"3a": 3}
 
 
@@ -339,7 +339,9 @@ class InceptionNet(nn.Module):
             raise usage_error(owner, "weights", domain, sorted(given)[:3])
         auxiliary = any(name.startswith("aux") for name in given)
         channels, classes = given["conv1.conv.weight"].shape[1], len(given["fc.weight"])
-        net = cls(channels=channels, classes=classes, auxiliary=auxiliary, kernel=3)
+        net = cls(
+            channels=channels, classes=classes, auxiliary=auxiliary, kernel=3, rng=torch.Generator()
+        )
         return take_weights(owner, net, given)
 
 

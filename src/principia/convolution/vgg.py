@@ -188,7 +188,7 @@ class VGG(nn.Module):
         first = kernels[min(kernels)]
         model = cls(
             tuple(config[:-1]), channels=first[1], classes=rows[-1][0], batch_norm=normed,
-            kernel=first[2], dense=rows[0][0] if len(rows) > 1 else 0,
+            kernel=first[2], dense=rows[0][0] if len(rows) > 1 else 0, rng=torch.Generator(),
         )
         return take_weights(owner, model, given)
 

@@ -65,8 +65,8 @@ plain = functools.partial(BasicConv2d, norm=None)
 def conv1x1_is_a_pixel_layer(seed: Seed, *, kernel: Literal[1, 3] = 1) -> Evidence:
     r"""A 1 x 1 convolution is $\sigma(Wx_{ij}+b)$, the same at every pixel, and sees only it."""
     rng = seed.torch()
-    layer = drawn_anew(plain(5, 3, kernel), rng)
-    smooth = drawn_anew(plain(5, 3, kernel, activation=nn.Tanh), rng)
+    layer = drawn_anew(plain(5, 3, kernel, rng=rng), rng)
+    smooth = drawn_anew(plain(5, 3, kernel, activation=nn.Tanh, rng=rng), rng)
     x = randn(rng, 2, 5, 6, 4).requires_grad_()
     middle = kernel // 2
     W, b = layer.conv.weight[:, :, middle, middle], layer.conv.bias
@@ -216,10 +216,10 @@ class _Stack(nn.Module):
 
     def __init__(self, layers: int, rng: torch.Generator) -> None:
         super().__init__()
-        bent = functools.partial(plain, activation=nn.Tanh)
+        bent = functools.partial(plain, activation=nn.Tanh, rng=rng)
         self.layers = nn.ModuleList(bent(3 if n == 0 else 8, 8, 3) for n in range(layers))
-        self.head = AuxiliaryHead(8, 5, width=4, hidden=16, block=bent)
-        self.last = nn.Linear(8, 5)
+        self.head = AuxiliaryHead(8, 5, width=4, hidden=16, block=bent, rng=rng)
+        self.last = nn.utils.skip_init(nn.Linear, 8, 5)
         initialize_(self, "default", rng=rng)
         self.head.dropout.eval()  # what it leaves out is no matter of the start
 
@@ -246,7 +246,7 @@ def rank_one_kernels_factor(
     found, expected, counts = [], [], []
     x = randn(rng, 2, 1, 9, 7)
     for kernel in (known if kernels == "rank one" else drawn).values():
-        layer = drawn_anew(FactorizedConv(1, 1, len(kernel)), rng)
+        layer = drawn_anew(FactorizedConv(1, 1, len(kernel), rng=rng), rng)
         column, row = separable(kernel)
         layer.column.weight.data = column[None, None, :, None]
         layer.row.weight.data = row[None, None, None]
@@ -254,7 +254,7 @@ def rank_one_kernels_factor(
         direct = F.conv2d(x, kernel[None, None], layer.row.bias, padding=len(kernel) // 2)
         expected.append(direct.flatten())
     for n in (3, 5, 7):
-        counts.append([_weights(FactorizedConv(4, 4, n)), 2 * n * 16])
+        counts.append([_weights(FactorizedConv(4, 4, n, rng=rng)), 2 * n * 16])
     several = randn(rng, 2, 3, 5, 4)
     columns, rows = separable(several)
     miss = (several - columns[..., None] * rows[..., None, :]).square().sum(dim=(2, 3))
@@ -288,7 +288,7 @@ def torchvision_weights_fit(
     again, others = net(x)
     reference = _Reference(seed.torch(), order == "ReLU")
     small = reference.small(little)
-    tiny = InceptionNet(small=True, channels=1, classes=7).double()
+    tiny = InceptionNet(small=True, channels=1, classes=7, rng=seed.torch()).double()
     tiny.load_state_dict(reference.weights, strict=False)
     tiny.eval().training = True
     both = tiny(little)
@@ -367,7 +367,7 @@ class _Reference:
 
     def small(self, x: Tensor) -> list[Tensor]:
         x = F.max_pool2d(self.conv("conv1", x, 32, 3), 3, 2, ceil_mode=True)
-        x = self.module("inception3a", x, (16, 12, 16, 4, 8, 8), 5)
+        x = self.module("inception3a", x, (16, 16, 24, 8, 12, 12), 5)
         head = self.head("aux1", x, 16, 64)
         x = F.max_pool2d(x, 3, 2, ceil_mode=True)
         x = self.module("inception3b", x, (64, 48, 96, 16, 32, 32), 5)

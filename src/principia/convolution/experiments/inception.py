@@ -35,7 +35,7 @@ WHITE = torch.ones(3).double() / 3**0.5  # the direction from black to white
 GRAYS = torch.tensor([[0.0] * 3, [1.0] * 3])
 CORNERS = torch.tensor([[1.0, 0, 0], [0, 1, 0], [-1, 0, 0], [0, -1, 0]])
 FAR = 0.6  # how far the picture of the space of colors reaches from the grays
-WIDTH = 71  # of the plain stack, which gives it as many parameters
+WIDTH = 76  # of the plain stack, which gives it as many parameters
 
 
 @hero(moves="turn", frames=19)
@@ -53,7 +53,9 @@ def flattened(
     x, paint = _photograph()
     basis = _basis(math.radians(turn), math.radians(tilt))[:kept]
     mean = x.mean(dim=(2, 3))[0]
-    make = functools.partial(BasicConv2d, norm=None, activation=nn.Identity)
+    make = functools.partial(
+        BasicConv2d, norm=None, activation=nn.Identity, rng=torch.Generator()
+    )
     compress, spread = make(3, kept).double(), make(kept, 3).double()
     for layer, weight, bias in (
         (compress, basis, -basis @ mean), (spread, basis.mT, mean),
@@ -166,9 +168,9 @@ def fashion_inception(
     rate = 3e-3 if run.full else 6e-3
     nets: dict[str, nn.Module] = {
         "inception": InceptionNet(
-            small=True, channels=1, classes=10, rng=run.seed.child("init").torch()),
+            small=True, channels=1, classes=10, dropout=0.0, rng=run.seed.child("init").torch()),
         "headless": InceptionNet(
-            small=True, channels=1, classes=10, auxiliary=False,
+            small=True, channels=1, classes=10, auxiliary=False, dropout=0.0,
             rng=run.seed.child("init").torch()),
         "plain": VGG(
             (32, "M", WIDTH, "M", WIDTH), channels=1, classes=10, batch_norm=True, dense=0,

@@ -42,7 +42,8 @@ def composed(
         second: Angle of that of the second kernel.
     """
     x = _photograph()
-    net = VGG((1, 1), channels=1, activation=functools.partial(nn.LeakyReLU, 1 - relu), dense=0)
+    bent = functools.partial(nn.LeakyReLU, 1 - relu)
+    net = VGG((1, 1), channels=1, activation=bent, dense=0, rng=torch.Generator())
     a, b = (_slope(angle) for angle in (first, second))
     net.features[0].weight, net.features[2].weight = nn.Parameter(a), nn.Parameter(b)
     with torch.no_grad():
