@@ -18,6 +18,7 @@ from principia.lab.evidence import equal_to_rounding
 from principia.lab.racing import command, race, within
 from principia.networks import MLP
 
+
 def network(x, width):
     return MLP([x.shape[1], width, 10], rng=torch.Generator().manual_seed(0))
 
