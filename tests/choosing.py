@@ -2,11 +2,11 @@
 
 - `make test` takes a sample where a test says so: `@pytest.mark.sampled(12)` keeps twelve of its
   cases. Of the bugs that tests plant in a page it takes a third, and all where a file of the page
-  has changed since the commit. Which ones is decided by a hash of the commit, so that other commits
-  look at other cases, and a failure can be repeated.
+  has changed since a revision of git (--since, by default HEAD). Which ones is decided by a hash of
+  the commit, so that other commits look at other cases, and a failure can be repeated.
 - `make test-all` (--whole) takes everything.
 - `make test-quick` (--quick) takes the lab, one page of each kind, and the pages whose files have
-  changed since a revision of git (--since), or that import what has changed.
+  changed since that revision, or that import what has changed.
 """
 
 import functools
@@ -54,7 +54,7 @@ def in_sample(name, names, size):
 def sampled(items, touched=()):
     """Leave out the cases of sampled tests that this commit does not look at.
 
-    Of the pages that somebody has touched since then, every planted bug is looked at.
+    Of the pages that somebody has touched, every planted bug is looked at.
     """
     groups = {}
     for item in items:
@@ -78,20 +78,20 @@ def planted(item):
     return {"old", "new"} <= params.keys()
 
 
-def touched():
-    """Name the pages that have a file of their own, or its tests, that differs from the commit."""
-    return {_named(file) for file in _changed_now()} & _keys()
+def touched(since):
+    """Name the pages that have a file of their own, or its tests, that differs from a revision."""
+    return {_named(file) for file in _changed_if_known(since)} & _keys()
 
 
 @functools.cache
-def concerned_now():
-    """Name the pages that have or need a file that differs from the commit."""
-    return frozenset(concerned(files)) if (files := _changed_now()) else frozenset()
+def concerned_since(since):
+    """Name the pages that have or need a file that differs from a revision."""
+    return frozenset(concerned(files)) if (files := _changed_if_known(since)) else frozenset()
 
 
-def _changed_now():
+def _changed_if_known(since):
     try:
-        return changed("HEAD")
+        return changed(since)
     except (OSError, pytest.UsageError):  # an archive of the sources
         return set()
 

@@ -31,7 +31,7 @@ def pytest_addoption(parser):
     parser.addoption("--require", help="kinds without which tests fail: browser,data (all in CI)")
     parser.addoption("--whole", action="store_true", help="take all cases of sampled tests")
     parser.addoption("--quick", action="store_true", help="the lab, and pages that have changed")
-    parser.addoption("--since", default="HEAD", help="the revision of git that --quick compares to")
+    parser.addoption("--since", default="HEAD", help="a revision: what has changed after it")
 
 
 def pytest_configure(config):
@@ -47,7 +47,7 @@ def pytest_configure(config):
 def pytest_collection_modifyitems(config, items):
     chosen = items
     if not config.getoption("--whole"):
-        chosen = choosing.sampled(chosen, choosing.touched())
+        chosen = choosing.sampled(chosen, choosing.touched(config.getoption("--since")))
         config.stash[reporting.LEFT_OUT] = len(items) - len(chosen)
     if config.getoption("--quick"):
         chosen = choosing.quick(chosen, config.getoption("--since"))

@@ -59,7 +59,7 @@ def test_a_page_is_touched_by_its_rooms_its_fast_form_and_its_tests(monkeypatch)
     files |= {ROOT / "src/principia/connectionism/_perceptron_fast.py", ROOT / "README.md",
               ROOT / "tests/regression/test_ridge.py", ROOT / "tests/lab/test_fit.py"}
     monkeypatch.setattr(choosing, "changed", lambda since: files)
-    assert choosing.touched() == {
+    assert choosing.touched("HEAD") == {
         "networks/mlp", "networks/maxout", "networks/residual", "connectionism/perceptron",
         "regression/ridge",
     }

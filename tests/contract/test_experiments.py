@@ -30,7 +30,8 @@ STEPS = 20  # of an experiment that begins
 @pytest.mark.usefixtures("untouched")
 def test_its_quick_run_beats_its_floor_and_a_kill_changes_nothing(key, tmp_path, request):
     whole_suite = request.config.getoption("--whole")
-    ends = key.split(":")[0] in choosing.concerned_now()  # its page, or what that imports
+    concerned = choosing.concerned_since(request.config.getoption("--since"))
+    ends = key.split(":")[0] in concerned  # its page has changed, or what that imports
     if not (whole_suite or ends or choosing.in_sample(key, EXPERIMENTS, ENDED)):
         request.config.stash[BEGUN] = request.config.stash.get(BEGUN, 0) + 1
         it_begins(key, tmp_path)
