@@ -206,7 +206,7 @@ def max_margin_best(
     plain = MaxMargin().fit([[-1.0], [1.0]], [0, 1])
     with contextlib.suppress(ValueError):  # points of another dimension change nothing
         plain.predict([[0.0, 0.0]])
-    wrong.append((plain.predict([[0.0]]) != 1) | (plain.n_features_in_ != 1))  # on the plane
+    wrong.append((plain.n_features_in_ != 1) | (plain.predict([[0.0]]) != 1))  # on the plane
     table = np.array(margins)  # (problems, 4 + samples)
     best = np.broadcast_to(table[:, [names.index(champion)]], table.shape)
     ranks, some = np.arange(1, problems + 1), table[:, 4:44]

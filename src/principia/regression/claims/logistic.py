@@ -355,7 +355,7 @@ def irls_is_scikit_learns(
     flat = IRLS().fit([[1.0], [1.0], [-1.0], [-1.0]], [0, 1, 0, 1])  # all scores are 0
     with contextlib.suppress(ValueError):  # points of another dimension change nothing
         flat.predict([[1.0, 1.0]])
-    wrong.append((flat.predict([[1.0], [2.0]]) != 1) | (flat.n_features_in_ != 1))
+    wrong.append((flat.n_features_in_ != 1) | (flat.predict([[1.0], [2.0]]) != 1))
     ends.append([flat.converged_, flat.separable_, len(flat.losses_) - flat.n_iter_])
     near = "both solvers end with a quadratically small gradient"
     together = [(np.concatenate(a), np.concatenate(b)) for a, b in zip(found, known, strict=True)]
