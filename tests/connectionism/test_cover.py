@@ -43,6 +43,8 @@ def test_claims_catch_planted_bugs(old, new, claim):
 @pytest.mark.parametrize(
     ("old", "new", "claim", "parts"),
     [
+        ("return np.empty((0, n))", "return np.ones((1, n))", "general_position_needed",
+         ["a point at 0"]),
         ("append=angles[0] + np.pi", "append=angles[-1]", "counting", ["by LP"]),
         ("rank = int((np.abs(np.diag(triangle)) > tol)", "rank = int((np.diag(triangle) > tol)",
          "shattering", ["by LP"]),

@@ -3,6 +3,7 @@
 import base64
 import io
 import json
+import pickle
 import wave
 
 import numpy as np
@@ -308,3 +309,13 @@ def test_measure_and_control_move_together():
     assert len(figure.frames) == 3
     assert {one.xaxis for one in figure.data} == {"x", "x2"}
     assert len(observation_figure(seen[0]).frames) == 3
+
+
+@pytest.mark.parametrize("large", [torch.zeros(10**6, 2), np.zeros((10**6, 2))])
+def test_a_series_keeps_no_more_than_it_draws(large):
+    """A slice of a tensor would be sent with all of the tensor, and kept with it."""
+    few = [large[k, 1] for k in range(50)]
+    one = Series("few of many", large[:50, 0], few, error=large[:50, 1])
+    assert len(pickle.dumps(one)) < 20_000
+    large[0] = 7
+    assert float(one.x[0]) == float(one.y[0]) == float(one.error[0]) == 0

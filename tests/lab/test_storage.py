@@ -63,6 +63,16 @@ def test_a_killed_worker_is_told(tmp_path, monkeypatch):
         checking.check_all([(deadly, "any")], seeds=(0, 1), jobs=2)
 
 
+@pytest.mark.skipif(not os.path.isdir("/dev/fd"), reason="this system does not list open files")
+def test_findings_of_workers_open_no_files():
+    """Torch sends tensors as open files; those of the whole course were more than are allowed."""
+    before = len(os.listdir("/dev/fd"))
+    selection = [(page("mathematics/gaussian"), "conditioning")]
+    found = checking.check_all(selection, seeds=(0, 1), jobs=2)  # figures of tensors
+    assert found[0].passed
+    assert len(os.listdir("/dev/fd")) < before + 5
+
+
 def test_a_page_that_cannot_be_imported_fails_alone(tmp_path, monkeypatch):
     announced(tmp_path, monkeypatch, "broken", "raise RuntimeError('half written')\n")
     found = checking._work(("broken/idea", "anything", 0, {}))

@@ -80,7 +80,7 @@ def test_claims_catch_planted_bugs(old, new, claim):
         ("seen = max(seen, ", "seen = min(seen or 1, ", "contraction",
          ["stops as soon as it may"]),
         ("f(z[:count]) - z[count:] @", "f(z[:count]) + z[count:] @", "lagrangian", ["γ"]),
-        ("return z[:count], z[count:]", "return start, z[count:]", "lagrangian", ["x*"]),
+        ("return z[:count], z[count:]", "return x0, z[count:]", "lagrangian", ["x*"]),
     ],
 )
 def test_parts_catch_planted_bugs(old, new, claim, parts):

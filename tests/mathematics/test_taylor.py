@@ -51,8 +51,8 @@ def normal(*shape, seed=0):
          "finite_difference_floor"),
         ("(d * products.view(d.shape))", "(d * d)", "second_order_model"),
         ("_factor(H, damping)", "_factor(H, 0.0)", "newton_on_quadratic"),
-        ("g, H = gradient(x).detach(), hessian(x).detach()",
-         "g, H = gradient(x).detach(), hessian(x0).detach()", "newton_quadratic_convergence"),
+        ("g, H = gradient(x), hessian(x)", "g, H = gradient(x), hessian(x0)",
+         "newton_quadratic_convergence"),
         ("step = -torch.cholesky_solve(g[:, None], _factor(H, damping))[:, 0]",
          "_factor(H, damping); step = -g", "newton_affine_invariant"),
     ],
@@ -64,6 +64,8 @@ def test_claims_catch_planted_bugs(old, new, claim):
 @pytest.mark.parametrize(
     ("old", "new", "claim", "parts"),
     [
+        ("if line_search else 1.0", "if True else 1.0", "newton_quadratic_convergence",
+         ["halved until it is worth it"]),
         ("one.detach() / math.factorial(k)", "one.detach() / max(k, 1)", "taylor_coefficients",
          ["sin: coefficients", "exp: coefficients", "log(1+x): coefficients",
           "1/(1-x): coefficients", "of polynomials"]),

@@ -35,6 +35,7 @@ PAGE = "optimization/curriculum"
         ("for sigma, problem in self.stages:\n            problem = problem.at(at)",
          "for sigma, problem in self.stages:\n            problem = problem.at(start)",
          "continuation_finds_the_global_minimum"),
+        ("problem.theta.detach())", "problem.theta)", "continuation_finds_the_global_minimum"),
         ("(-0.2 * r).exp()", "(+0.2 * r).exp()", "continuation_finds_the_global_minimum"),
         ("torch.searchsorted(below, u, right=True)",
          "torch.searchsorted(below, u**2, right=True)", "curriculum_ends_uniform"),
@@ -51,6 +52,10 @@ def test_claims_catch_planted_bugs(old, new, claim):
 @pytest.mark.parametrize(
     ("old", "new", "claim", "parts"),
     [
+        ("samples // 2", "samples // 1", "smoothing_convexifies",
+         ["what the problems say of themselves"]),
+        ("if weight.ndim > 2", "if weight.ndim > 1", "pretraining_opens_deep_sigmoid_nets",
+         ["holes and defaults"]),
         ("math.exp(-2 * math.pi**2 * sigma**2)\n        self.smoothness",
          "math.exp(-math.pi**2 * sigma**2)\n        self.smoothness", "smoothing_convexifies",
          ["where it becomes convex", "strong convexity"]),

@@ -74,6 +74,12 @@ def test_claims_catch_planted_bugs(old, new, claim):
         ('open="both")] = 1.0', 'open="both")] = 2.0', "fista_rate", ["ISTA by default"]),
         ("sizes.where(sizes > 0", "sizes.where(sizes >= 0", "equals_sklearn",
          ["uneven columns are told"]),
+        ("- w * inside * pull).sum(-1)", "- w * inside * pull).mean(-1)", "optimality",
+         ["of many problems"]),
+        ("y.square().sum() - shares", "y.square().mean() - shares", "equals_sklearn",
+         ["stops as soon as the gap allows"]),
+        ("gap_at(X, y, solved, prices) - allowed", "gap_at(X, y, solved, prices)",
+         "equals_sklearn", ["stops as soon as the gap allows"]),
     ],
 )
 def test_parts_catch_planted_bugs(old, new, claim, parts):

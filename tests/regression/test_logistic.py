@@ -41,6 +41,8 @@ def test_claims_catch_planted_bugs(old, new, claim):
 @pytest.mark.parametrize(
     ("old", "new", "claim", "parts"),
     [
+        ("(y == -1)).all() and", "(y == -1)).any() and", "two_forms", ["of which a note tells"]),
+        ("rows / np.where(scale > 0, scale, 1.0)", "rows", "separability_is_told", ["told"]),
         ("-F.logsigmoid((2 * y.to(z) - 1) * z)", "F.softplus(-z) * y + F.softplus(z)", "two_forms",
          ["far away", "two formulas", "torch"]),
         ("-F.logsigmoid((2 * y.to(z) - 1) * z)", "((2 * y.to(z) - 1) * z).sigmoid()",

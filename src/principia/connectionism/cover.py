@@ -48,7 +48,6 @@ from principia.lab.params import PositiveFloat, PositiveInt, checked, usage_erro
 
 Array = np.ndarray
 ALL_SUBSETS, SOME_SUBSETS = 20_000, 2_000  # looked at one by one; else so many random ones
-MOST_SIGNS = 10**8  # entries of the sign matrix: 100 MB
 BLOCK = 2**22  # numbers in one batch of small matrices: 32 MB
 CACHED = 2**16  # numbers of a table that is worked on in several steps: 512 KB
 
@@ -139,11 +138,7 @@ def dichotomies(
     """
     X = unit_rows(_points("dichotomies", X, bias))
     s, n = X.shape
-    expected = cover_count(s, n)
-    if expected > most or expected * s > MOST_SIGNS:
-        domain = f"of at most {most} dichotomies and {MOST_SIGNS} signs"
-        got = f"{s} points in {n} dimensions: C(s, n) = {expected}"
-        raise usage_error("dichotomies", "X", domain, got, "Take fewer points, or raise most.")
+    _need_few(s, n, most)
     codes = np.random.default_rng(0).integers(2**63, size=s)  # a cell's key: the sum of its + codes
     inside = _cells(X, codes, tol)
     packed = np.packbits(inside @ X.T > 0, axis=1)
@@ -153,6 +148,14 @@ def dichotomies(
     plus = np.unpackbits(half.view(np.uint8).reshape(packed.shape), axis=1, count=s)
     signs = 2 * plus.view(np.int8) - 1
     return np.concatenate([-signs[::-1], signs])
+
+
+def _need_few(s: int, n: int, most: int) -> None:
+    expected, signs = cover_count(s, n), 10**8  # entries of the sign matrix: 100 MB
+    if expected > most or expected * s > signs:
+        domain = f"of at most {most} dichotomies and {signs} signs"
+        got = f"{s} points in {n} dimensions: C(s, n) = {expected}"
+        raise usage_error("dichotomies", "X", domain, got, "Take fewer points, or raise most.")
 
 
 def _points(owner: str, X: Any, bias: bool) -> Array:

@@ -43,7 +43,7 @@ from scipy.optimize import linprog, minimize
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.svm import SVC
-from sklearn.utils import check_random_state, check_X_y
+from sklearn.utils import check_X_y
 from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor
 
@@ -146,10 +146,13 @@ def separable(X: Any, y: Any, *, bias: bool = True) -> tuple[bool, Float[Array, 
     )
     if found.status == 2:
         return False, np.full(X.shape[1], np.nan), math.nan
-    w = np.zeros(X.shape[1]) if found.x is None else found.x[: X.shape[1]] / scale
-    b = float(found.x[-1] - w @ shift) if bias and found.x is not None else 0.0
+    told = f"separable: X, y could not be decided in float64. {found.message}"
+    if found.x is None:
+        raise UsageError(told)
+    w = found.x[: X.shape[1]] / scale
+    b = float(found.x[-1] - w @ shift) if bias else 0.0
     if not (signs * (X @ w + b)).min() > 0:
-        raise UsageError(f"separable: X, y could not be decided in float64. {found.message}")
+        raise UsageError(told)
     return True, w, b
 
 
@@ -182,9 +185,8 @@ class MaxMargin(ClassifierMixin, BaseEstimator):
 
     Args:
         solver: "smo" wraps libsvm and takes many points; "slsqp", for up to some 100 dimensions and
-            1000 points, also finds margins under a thousandth of the points' spread.
-        random_state: Seed of the order of the points (smo) or of the start (slsqp), none for the
-            given order and 0. The solution does not depend on it.
+            1000 points, also finds margins under a thousandth of the points' spread. Nothing is
+            drawn, and one that does not converge is refused.
 
     Example:
         >>> model = MaxMargin().fit([[0, 0], [0, 3], [4, 0], [5, 9]], [0, 0, 1, 1])
@@ -193,21 +195,17 @@ class MaxMargin(ClassifierMixin, BaseEstimator):
     """
 
     # these checks fit random labels or overlapping blobs, which a hard margin must refuse
-    excused_checks = dict.fromkeys(
-        (
+    excused_checks = {
+        name: f"the data of {name} cannot be separated" for name in (
             "check_classifier_data_not_an_array", "check_classifiers_train", "check_dtype_object",
             "check_estimators_dtypes", "check_estimators_nan_inf", "check_fit_check_is_fitted",
             "check_fit_idempotent", "check_fit_score_takes_y", "check_n_features_in",
             "check_n_features_in_after_fitting", "check_supervised_y_2d",
-        ),
-        "its data cannot be separated",
-    )
+        )
+    }
 
-    def __init__(
-        self, *, solver: Literal["smo", "slsqp"] = "smo", random_state: Any = None
-    ) -> None:
+    def __init__(self, *, solver: Literal["smo", "slsqp"] = "smo") -> None:
         self.solver = solver
-        self.random_state = random_state
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -219,15 +217,15 @@ class MaxMargin(ClassifierMixin, BaseEstimator):
         check_params(self)
         X, y = validate_data(self, X, y, dtype=np.float64)
         self.classes_, signs = two_classes("MaxMargin", y)
-        # the problem moves and grows with the points: solve it for points around 0, of length <= 1
+        # the problem moves and grows with the points: solve it around 0, for coordinates up to 1
         center = X.mean(axis=0)
-        spread = float(np.linalg.norm(X - center, axis=1).max()) or 1.0
+        spread = float(np.abs(X - center).max()) or 1.0
         scaled = (X - center) / spread
         gap = _some_gap(scaled, signs)
         if self.solver == "smo":
-            w, converged = _smo(scaled, signs, self.random_state)
+            w, converged = _smo(scaled, signs)
         else:
-            w, converged = _slsqp(scaled, signs, self.random_state, gap)
+            w, converged = _slsqp(scaled, signs, gap)
         if not converged or _half_gap(scaled, signs, w) < gap * (1 - SOLVED):
             hint = "For thin margins there is 'slsqp'." if self.solver == "smo" else ""
             domain = "one that converges on these points"
@@ -273,18 +271,15 @@ def _half_gap(X: Array, y: Array, w: Array) -> float:
     return float(along[y > 0].min() - along[y < 0].max()) / (2 * float(np.linalg.norm(w)))
 
 
-def _smo(X: Array, y: Array, random_state: Any) -> tuple[Array, bool]:
+def _smo(X: Array, y: Array) -> tuple[Array, bool]:
     """Maximize the margin by libsvm, which steps from pair to pair of points."""
-    order = np.arange(len(y))
-    if random_state is not None:
-        order = check_random_state(random_state).permutation(len(y))
     # without its own seed it would draw from the global generator, though it needs no draw
     model = SVC(kernel="linear", C=1e8, tol=1e-6, max_iter=1_000_000, random_state=0)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
-        model.fit(X[order], y[order])
+        model.fit(X, y)
     # libsvm keeps its kernel in float32: solve y(w.x + b) = 1 on the support vectors in float64
-    points, signs = X[order[model.support_]], y[order[model.support_]]
+    points, signs = X[model.support_], y[model.support_]
     gram = np.pad(points @ points.T, (0, 1), constant_values=1.0)
     gram[-1, -1] = 0.0
     dual = lstsq(gram, np.append(signs, 0.0), lapack_driver="gelsy")[0][:-1]  # type: ignore[index]
@@ -296,14 +291,12 @@ def _smo(X: Array, y: Array, random_state: Any) -> tuple[Array, bool]:
     return w, proved or model.fit_status_ == 0
 
 
-def _slsqp(X: Array, y: Array, random_state: Any, gap: float) -> tuple[Array, bool]:
+def _slsqp(X: Array, y: Array, gap: float) -> tuple[Array, bool]:
     """Minimize the length of w subject to y(w.x + b) >= gap; a gap within reach keeps |w| <= 1."""
     normals = _normals(X, y)
-    first = np.zeros(normals.shape[1])
-    if random_state is not None:
-        first = check_random_state(random_state).normal(size=len(first))
     found = minimize(
-        lambda v: (v[:-1] @ v[:-1] / 2, np.append(v[:-1], 0.0)), first, jac=True, method="SLSQP",
+        lambda v: (v[:-1] @ v[:-1] / 2, np.append(v[:-1], 0.0)), np.zeros(normals.shape[1]),
+        jac=True, method="SLSQP",
         constraints={"type": "ineq", "fun": lambda v: normals @ v - gap, "jac": lambda v: normals},
         options={"ftol": 1e-12, "maxiter": 1000},
     )

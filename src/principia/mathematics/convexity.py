@@ -122,20 +122,29 @@ def _need_pairs(owner: str, x: Tensor, y: Tensor, *, apart: bool = False) -> Non
 
 
 def _values(owner: str, f: Function, points: Tensor) -> Tensor:
-    values = _finite(owner, f, points)
-    if values.shape != points.shape[:1]:
-        got = f"shape {tuple(values.shape[1:])}"
-        raise usage_error(owner, "f", "a function with one number as value", got, "Sum it up.")
+    values = _batched(f, points)
+    _need_numbers(owner, values, points)
     return values
 
 
-def _finite(owner: str, f: Function, points: Tensor, what: str = "f") -> Tensor:
-    """Evaluate f at all points; refuse values that are not finite, and name the point."""
-    values = _batched(f, points)
+def _need_numbers(owner: str, values: Tensor, points: Tensor) -> None:
+    _need_finite(owner, values, points)
+    if values.shape != points.shape[:1]:
+        got = f"shape {tuple(values.shape[1:])}"
+        raise usage_error(owner, "f", "a function with one number as value", got, "Sum it up.")
+
+
+def _need_finite(owner: str, values: Tensor, points: Tensor, what: str = "f") -> None:
+    """Refuse values that are not finite, and name the point."""
     good = values.isfinite().reshape(len(points), -1).all(dim=1)
     if not bool(good.all()):
         got = f"{what} not finite at {points[~good][0].tolist()}"
         raise usage_error(owner, "x and y", "inside the domain of f, segments included", got)
+
+
+def _finite(owner: str, f: Function, points: Tensor, what: str = "f") -> Tensor:
+    values = _batched(f, points)
+    _need_finite(owner, values, points, what)
     return values
 
 
@@ -174,7 +183,7 @@ def hessian_min_eig(f: Function, x: Float[Tensor, "N D"]) -> Float[Tensor, " N"]
         tensor([ 6., -6.])
     """
     _need_pairs("hessian_min_eig", x, x)
-    _values("hessian_min_eig", f, x)
+    _need_numbers("hessian_min_eig", _batched(f, x), x)
     hessian = functools.partial(jacobian, grad(f))
     return torch.linalg.eigvalsh(_finite("hessian_min_eig", hessian, x, "its Hessian"))[:, 0]
 
@@ -370,6 +379,7 @@ def _need_shrinking(sizes: list[float], rate: float | None, noise: float) -> Non
 
 
 @checked
+@torch.no_grad()
 def lagrange(
     f: Function, g: Function, c: Level, x0: Float[Tensor, " D"], *, steps: PositiveInt = 100
 ) -> tuple[Float[Tensor, " D"], Float[Tensor, "*M"]]:
@@ -390,18 +400,17 @@ def lagrange(
         >>> x, price
         (tensor([1.5000, 1.5000]), tensor(3.))
     """
-    start, count = x0.detach(), len(x0)
-    value, slopes = g(start).detach(), jacobian(g, start).detach().reshape(-1, count)
+    value, slopes, count = g(x0), jacobian(g, x0).reshape(-1, len(x0)), len(x0)
     level = torch.as_tensor(c, dtype=x0.dtype, device=x0.device).expand_as(value).flatten()
 
     def lagrangian(z: Tensor) -> Tensor:
         return f(z[:count]) - z[count:] @ (g(z[:count]).flatten() - level)
 
     field = grad(lagrangian)
-    prices = torch.linalg.lstsq(slopes.mT, grad(f)(start).detach()[:, None], driver="gelsd")
-    z = torch.cat([start, prices.solution[:, 0]])
+    prices = torch.linalg.lstsq(slopes.mT, grad(f)(x0)[:, None], driver="gelsd")
+    z = torch.cat([x0, prices.solution[:, 0]])
     for _ in range(steps):
-        rest, K = field(z).detach(), jacobian(field, z).detach()
+        rest, K = field(z), jacobian(field, z)
         if not bool(K.isfinite().all() & rest.isfinite().all()):
             got, hint = f"x = {z[:count].tolist()}", "Start nearer to the solution."
             raise usage_error(
@@ -423,5 +432,5 @@ def lagrange(
             break
     hint = "Start elsewhere, or raise steps."
     raise usage_error(
-        "lagrange", "x0", "a start that leads to a stationary point", start.tolist(), hint
+        "lagrange", "x0", "a start that leads to a stationary point", x0.tolist(), hint
     )

@@ -111,14 +111,14 @@ def taylor_coefficients(f: Function, a: Point, order: Order) -> Float[Tensor, "o
 
 def _double(owner: str, name: str, value: Any) -> Tensor:
     """Take a number or a float64 tensor: high derivatives and rests need all its digits."""
-    if isinstance(value, Tensor) and value.dtype == torch.float64:
-        return value
-    if isinstance(value, int | float):
-        return torch.tensor(value, dtype=torch.float64)
-    got = value.dtype if isinstance(value, Tensor) else value
-    raise usage_error(
-        owner, name, "a number or a float64 tensor", got, "Convert it with .double()."
-    )
+    if not isinstance(value, int | float | Tensor) or (
+        isinstance(value, Tensor) and value.dtype != torch.float64
+    ):
+        got = value.dtype if isinstance(value, Tensor) else value
+        raise usage_error(
+            owner, name, "a number or a float64 tensor", got, "Convert it with .double()."
+        )
+    return torch.as_tensor(value, dtype=torch.float64)
 
 
 @final
@@ -323,7 +323,8 @@ def quadratic_model(f: Function, x0: Shaped[Tensor, " n"]) -> Function:
     """
     _need_floats("quadratic_model", x0, "x0")
     x0 = x0.detach()
-    value = _scalar("quadratic_model", f, x0)
+    value = f(x0)
+    _need_number("quadratic_model", value)
     gradient, pull = vjp(grad(f), x0)  # type: ignore[misc]
 
     def model(d: Float[Tensor, "*B n"]) -> Float[Tensor, "*B"]:
@@ -333,15 +334,14 @@ def quadratic_model(f: Function, x0: Shaped[Tensor, " n"]) -> Function:
     return model
 
 
-def _scalar(owner: str, f: Function, x: Tensor) -> Tensor:
-    value = f(x).detach()
+def _need_number(owner: str, value: Tensor) -> None:
     if value.shape != ():
         got = f"shape {tuple(value.shape)}"
         raise usage_error(owner, "f", "a function with one number as value", got, "Sum it up.")
-    return value
 
 
 @checked
+@torch.no_grad()
 def newton(
     f: Function, x0: Shaped[Tensor, " n"], steps: PositiveInt, damping: NonNegativeFloat = 0.0,
     line_search: bool = True,
@@ -363,11 +363,10 @@ def newton(
         tensor([1.0000, 0.3679, 0.0601, 0.0018])
     """
     _need_floats("newton", x0, "x0")
-    x = x0.detach()
-    _scalar("newton", f, x)
-    trace, gradient, hessian = [x], grad(f), functools.partial(jacobian, grad(f))
+    _need_number("newton", f(x0))
+    x, trace, gradient, hessian = x0, [x0], grad(f), functools.partial(jacobian, grad(f))
     for _ in range(steps):
-        g, H = gradient(x).detach(), hessian(x).detach()
+        g, H = gradient(x), hessian(x)
         if not bool(g.isfinite().all() & H.isfinite().all()):
             domain = "a function with finite derivatives at every iterate"
             raise usage_error(

@@ -59,7 +59,6 @@ from principia.lab.params import PositiveFloat, PositiveInt, Range, checked, usa
 from principia.networks.mlp import MLP
 
 FFTDim = Annotated[int, Range(1, 3)]
-CLIPPED = 1e-3  # share of the largest value that may be left at the border of a grid
 SHARPNESS = (0.5, 5.0)  # of the sigmoids that a pool offers, per standard deviation of the inputs
 
 
@@ -86,15 +85,17 @@ def barron_constant(
     values = f(torch.stack(torch.meshgrid(*[axis] * n, indexing="ij"), dim=-1))
     spectrum = torch.fft.fftn(values).abs() * step**n
     frequency = torch.fft.fftfreq(points, step, dtype=torch.float64)  # in steps of 1 / (2 half)
-    for name, grid, edge, got, hint in (
-        ("half", values, 0, half, "Raise it: f does not vanish at the border."),
-        ("points", spectrum, points // 2, points, "Raise it: the spectrum is cut off."),
-    ):
-        outside = max(float(grid.select(axis, edge).abs().max()) for axis in range(n))
-        if not outside <= CLIPPED * float(grid.abs().max()):
-            raise usage_error("barron_constant", name, "so large that the grid holds f", got, hint)
+    _need_inside("half", half, values, 0, "Raise it: f does not vanish at the border.")
+    _need_inside("points", points, spectrum, points // 2, "Raise it: the spectrum is cut off.")
     norms = torch.stack(torch.meshgrid(*[frequency] * n, indexing="ij")).norm(dim=0)
     return float((norms * spectrum).sum() / (2 * half) ** n)
+
+
+def _need_inside(name: str, got: float, grid: Tensor, edge: int, hint: str) -> None:
+    """Refuse a grid at whose border more than a thousandth of the largest value is left."""
+    outside = max(float(grid.select(axis, edge).abs().max()) for axis in range(grid.ndim))
+    if not outside <= 1e-3 * float(grid.abs().max()):
+        raise usage_error("barron_constant", name, "so large that the grid holds f", got, hint)
 
 
 @checked
@@ -150,10 +151,7 @@ def greedy_network(
         >>> network.sizes, bool(errors[-1] < 1e-3 * errors[0])
         ((1, 8, 1), True)
     """
-    usable = bool(x.isfinite().all() & y.isfinite().all()) and bool((x != x.mean()).any())
-    if len(x) != len(y) or len(x) <= units or not usable:
-        domain = f"finite and not constant, with more than {units} rows for {units} units"
-        raise usage_error("greedy_network", "x and y", domain, f"{len(x)} and {len(y)} rows")
+    _need_samples(x, y, units)
     tiny = torch.finfo(y.dtype).eps ** 0.5  # a unit so near to the span of the others is rounding
     Q, R = y.new_zeros(len(y), units + 1), torch.eye(units + 1).to(y)
     Q[:, 0], R[0, 0] = len(y) ** -0.5, len(y) ** 0.5  # the constant comes first
@@ -176,6 +174,13 @@ def greedy_network(
     outer = torch.linalg.solve_triangular(R, (Q.mT @ y)[:, None], upper=True)[:, 0]
     W, b = (torch.stack(part) for part in zip(*chosen, strict=True))
     return sigmoid_network(W, b, outer), torch.stack(errors)
+
+
+def _need_samples(x: Tensor, y: Tensor, units: int) -> None:
+    usable = bool(x.isfinite().all() & y.isfinite().all()) and bool((x != x.mean()).any())
+    if len(x) != len(y) or len(x) <= units or not usable:
+        domain = f"finite and not constant, with more than {units} rows for {units} units"
+        raise usage_error("greedy_network", "x and y", domain, f"{len(x)} and {len(y)} rows")
 
 
 def sigmoid_pool(x: Tensor, count: int, rng: torch.Generator) -> tuple[Tensor, Tensor]:

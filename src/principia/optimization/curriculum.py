@@ -244,13 +244,19 @@ def smoothed(
     """
     if sigma == 0:
         return h
-    if samples is not None and samples % 2 == 0 and rng is not None:
-        return _Sampled(h, sigma, samples, rng)
-    if samples is None and isinstance(h, Rastrigin):
+    if samples is None:
+        if not isinstance(h, Rastrigin):
+            raise _without_cloud(h, samples, rng)
         return Rastrigin(h.theta.shape[1], sigma=math.hypot(h.sigma, sigma)).at(h.theta)
+    if samples % 2 or rng is None:
+        raise _without_cloud(h, samples, rng)
+    return _Sampled(h, sigma, samples, rng)
+
+
+def _without_cloud(h: Problem, samples: int | None, rng: torch.Generator | None) -> Exception:
     domain = "an even number of points and a generator, or a problem with a closed form"
     got, hint = (type(h).__name__, samples, rng), "Only Rastrigin has one."
-    raise usage_error("smoothed", "h, samples and rng", domain, got, hint)
+    return usage_error("smoothed", "h, samples and rng", domain, got, hint)
 
 
 @final

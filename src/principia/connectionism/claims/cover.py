@@ -155,6 +155,10 @@ def general_position_needed(
         [len(dichotomies(X)) for X in flats], [cover_count(s, r) for s, r, _ in lower],
         tol=0, why=INTEGERS,
     )
+    flats = [rng.normal(size=(6, n)) * (np.arange(6) != 3)[:, None] for n in range(1, 6)]
+    parts["a point at 0"] = equal(
+        [dichotomies(X).shape for X in flats], [[0, 6]] * 5, tol=0, why="every plane holds it",
+    )
     near = [np.array([[1.0, 0.0], [1.0, sine]]) for sine in (0.5e-9, 1.5e-9)]
     parts["sines up to 1e-9 are 0"] = equal(
         [len(dichotomies(X)) for X in near]  # two unit vectors: a singular value of sine / sqrt(2)

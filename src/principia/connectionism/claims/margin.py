@@ -20,11 +20,16 @@ Knobs:
     scale: How many times the true margin is asked for; above 1 no point at the margin has it.
 """
 
+import contextlib
+import itertools
+import math
+import warnings
 from typing import Annotated, Any, Literal
 
 import numpy as np
 from scipy.linalg import null_space
 from scipy.optimize import nnls
+from scipy.stats import uniform
 from sklearn.svm import SVC
 
 from principia.connectionism.margin import (
@@ -52,7 +57,7 @@ from principia.lab.evidence import (
     never,
     within_errors,
 )
-from principia.lab.params import Range
+from principia.lab.params import Range, UsageError
 from principia.lab.pictures import Mark, Rule
 from principia.lab.seeds import Seed
 from principia.lab.training.estimators import fit_quietly
@@ -136,7 +141,7 @@ def max_margin_unique(
     points: Annotated[int, Range(10, 500)] = 60, dim: Annotated[int, Range(2, 30)] = 5,
     model: Literal["max margin", "perceptron"] = "max margin",
 ) -> Evidence:
-    r"""The hyperplane of largest margin is unique: two solvers, any order and start, one answer."""
+    r"""The hyperplane of largest margin is unique: two solvers, any order, one answer."""
     rng = seed.numpy()
     cosines = []
     for _ in range(problems):
@@ -148,11 +153,10 @@ def max_margin_unique(
         if model == "perceptron":
             fits = [Perceptron(shuffle=True, random_state=k).fit(X, y) for k in range(6)]
         else:
-            kinds: list[dict[str, Any]] = [{}, {"random_state": 1}, {"random_state": 2}]
-            solvers: list[dict[str, Any]] = [{}, {"solver": "slsqp"}]
+            orders = [np.arange(points), rng.permutation(points), rng.permutation(points)]
             fits = [
-                MaxMargin(**kind, **solver).fit(X, y)
-                for solver in solvers for kind in kinds
+                model.fit(X[order], y[order])
+                for order in orders for model in (MaxMargin(), MaxMargin(solver="slsqp"))
             ]
         planes = np.array([np.append(one.coef_, one.intercept_ / scale) for one in fits])
         planes[:, -1] += planes[:, :-1] @ shift  # as if nothing had been moved
@@ -172,8 +176,7 @@ def _unlike(cosines: list[Any]) -> list[Mark]:
 
 
 @claim(
-    control={"champion": "averaged perceptron"},
-    refutes=["largest margin"],
+    control={"champion": "averaged perceptron"}, refutes=["largest margin"],
     source="by definition of the maximum",
 )
 def max_margin_best(
@@ -200,12 +203,10 @@ def max_margin_best(
         known += [1 / length, *scores / length]
         named = MaxMargin().fit(X, np.where(y > 0, "up", "down"))
         wrong.append(named.predict(members[0]) != np.where(scores >= 0, "up", "down"))
-    wrong.append(MaxMargin().fit([[-1.0], [1.0]], [0, 1]).predict([[0.0]]) != 1)  # on the plane
-    kinds: list[dict[str, Any]] = [
-        {"solver": solver, "random_state": k} for solver in ("smo", "slsqp") for k in (None, 1)
-    ]
-    X, y, _ = separable_points(rng, 40, dim, 0.1)
-    twice = np.array([[MaxMargin(**kind).fit(X, y).coef_ for kind in kinds] for _ in range(2)])
+    plain = MaxMargin().fit([[-1.0], [1.0]], [0, 1])
+    with contextlib.suppress(ValueError):  # points of another dimension change nothing
+        plain.predict([[0.0, 0.0]])
+    wrong.append((plain.n_features_in_ != 1) | (plain.predict([[0.0]]) != 1))  # on the plane
     table = np.array(margins)  # (problems, 4 + samples)
     best = np.broadcast_to(table[:, [names.index(champion)]], table.shape)
     ranks, some = np.arange(1, problems + 1), table[:, 4:44]
@@ -220,19 +221,39 @@ def max_margin_best(
                 *by_name, x="problem", y="margin",
             ),
             "perceptron, program and samples separate": never(
-                table[:, 2:] <= 0, why="members of the version space have a margin above 0"
-            ),
+                table[:, 2:] <= 0, why="members of the version space have a margin above 0"),
             "margin and distances of scikit-learn's": equal(
-                found, known, tol=1e-4, why="its solver stops at a slack of 1e-6 of margins of 0.1"
-            ),
-            "the same, to the last bit, with the same seed or none": never(
-                twice[0] != twice[1], why="without a seed nothing is drawn"
-            ),
+                found, known, tol=1e-4, why="its solver stops at a slack of 1e-6 of margins 0.1"),
+            "of a grid, where many points touch": equal(
+                _margins_of_a_grid(), 12**-0.5, tol=1e-6, why="sums 0 and 1 are 1/√3 apart"),
+            "a thin margin is found or refused": never(
+                _short_of(rng), why="who has not converged must not answer"),
             "classes of scikit-learn's": never(
                 np.concatenate(wrong), why="no random point is within 1e-4 of the hyperplane"
             ),
         }
     )
+
+
+def _margins_of_a_grid() -> list[float]:
+    """Fit 343 points of whole numbers: those with a sum above 0, and the others."""
+    X = np.array(list(itertools.product(range(-3, 4), repeat=3)), dtype=float)
+    y = X.sum(axis=1) > 0
+    return [model.fit(X, y).margin_ for model in (MaxMargin(), MaxMargin(solver="slsqp"))]
+
+
+def _short_of(rng: np.random.Generator) -> list[bool]:
+    """Tell whether one solver finds less than the other, or warns, where margins are thin."""
+    short = []
+    for gap in (0.01, 0.003, 0.003):
+        found = math.inf
+        X, y, normal = separable_points(rng, 60, 3, 0.0)
+        X += (y * gap * rng.uniform(1, 2, size=60) - X @ normal)[:, None] * normal
+        best = MaxMargin(solver="slsqp").fit(X, y).margin_
+        with warnings.catch_warnings(record=True) as noted, contextlib.suppress(UsageError):
+            found = MaxMargin().fit(X, y).margin_
+        short += [found < (1 - 2 * SOLVED) * best, len(noted) > 0]
+    return short
 
 
 @claim(control={"drop": "one support vector"}, source="Boser, Guyon and Vapnik 1992")
@@ -307,9 +328,11 @@ def version_space_shrinks(
                 )
                 for k, axis in enumerate(axes)
             }),
-            "samples have length 1": equal_to_rounding(
-                np.linalg.norm(drawn, axis=1), np.ones(len(drawn))
-            ),
+            "samples have length 1": equal(
+                np.linalg.norm(drawn, axis=1), 1.0, tol=1e-15, why="rounding does not add up"),
+            "a step ends anywhere on its half circle": every({f"{n}-D": follows(
+                _places(rng, n), uniform(), why="one point leaves half of every great circle",
+            ) for n in (1, 3)}),
             "members have a margin above 0": never(
                 _misplaced(rng, dim), why="a definition, for points of any two classes, or of one"
             ),
@@ -320,6 +343,19 @@ def version_space_shrinks(
             ),
         }
     )
+
+
+def _places(rng: np.random.Generator, dim: int) -> Array:
+    """Measure how far along its half circle each chain is after a step, from 0 to 1."""
+    X = 1 + rng.random((1, dim))
+    at, normal = np.append(*separable(X, [1])[1:]), np.append(X, 1.0)
+    at /= np.linalg.norm(at)
+    ends = np.column_stack(VersionSpace(X, [1]).sample(2000, rng, steps=1))
+    aside = ends - np.outer(ends @ at, at)
+    aside *= np.sign(aside @ normal)[:, None]  # the way on which it is farther to the border
+    aside /= np.linalg.norm(aside, axis=1, keepdims=True)
+    angles = np.arctan2((ends * aside).sum(axis=1), ends @ at)
+    return (angles + np.arctan2(at @ normal, aside @ normal)) / np.pi
 
 
 def _misplaced(rng: np.random.Generator, dim: int) -> Array:
@@ -334,8 +370,9 @@ def _misplaced(rng: np.random.Generator, dim: int) -> Array:
         for biases in ([B], [2.0], []):
             scores = W @ X.T + sum(np.expand_dims(one, -1) for one in biases)
             margins = (np.array(signs) * scores).min(axis=-1)
-            wrong.append(space.contains(W, *biases) != (margins > 0))
-    return np.stack(wrong)
+            wrong.append(space.contains(W, *biases).ravel() != (margins > 0).ravel())
+        wrong.append(space.y != signs)
+    return np.concatenate(wrong)
 
 
 @claim(
@@ -392,10 +429,10 @@ def _unlike_gordan(rng: np.random.Generator, sets: int) -> list[bool]:
     differ = []
     for one in range(sets):
         X, y, bias = rng.normal(size=(8, 4)), rng.choice([-1.0, 1.0], size=8), bool(one % 2)
-        if bias:  # far from 0, and with a column that tells nothing
-            X[:, 0], X[:, 1:] = 7.0, X[:, 1:] + 5.0
+        X[:, 0] = 7.0 if bias else X[:, 0]  # a column that tells nothing
         normals = y[:, None] * np.column_stack([X, np.ones(8)])[:, : 4 + bias]
         rest = nnls(np.vstack([normals.T, np.ones(8)]), np.append(np.zeros(4 + bias), 1.0))[1]
+        X += 1e9 * bias  # where a bias may be, nothing changes far from 0
         answer, w, b = separable(X, y, bias=bias)
         proved = bool((y * (X @ w + b)).min() > 0) and (bias or b == 0)
         empty = w.shape == (4,) and bool(np.isnan([*w, b]).all())  # what is told if there is none

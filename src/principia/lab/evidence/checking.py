@@ -12,6 +12,7 @@ import itertools
 import json
 import multiprocessing
 import os
+import pickle
 import signal
 import threading
 import traceback
@@ -100,9 +101,9 @@ def _run(tasks: Sequence[Task], workers: int) -> Iterator[tuple[Task, Finding]]:
     )
     try:
         with _no_interrupt():
-            waiting = {pool.submit(_work, task): task for task in tasks}
+            waiting = {pool.submit(_packed, task): task for task in tasks}
         for future in concurrent.futures.as_completed(waiting):
-            yield waiting[future], future.result()
+            yield waiting.pop(future), pickle.loads(future.result())
     except BrokenProcessPool:
         raise Failure(
             "check: a worker process was killed, probably for want of memory. Try --jobs 1."
@@ -144,6 +145,14 @@ def _outlive_nobody() -> None:
     if parent is not None:
         parent.join()
         os._exit(1)
+
+
+def _packed(task: Task) -> bytes:
+    """Give a finding as bytes: torch would open a file for each tensor that it sends as it is.
+
+    The parent keeps all findings, and so many files no system allows.
+    """
+    return pickle.dumps(_work(task))
 
 
 def _work(task: Task) -> Finding:

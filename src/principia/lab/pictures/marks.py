@@ -69,9 +69,9 @@ class Series:
     error: Any = None
 
     def __post_init__(self) -> None:
-        """Cut tensors off their graph, which can neither be written nor sent elsewhere."""
+        """Keep numbers of its own: a few of a large tensor would be kept, and sent, with all."""
         for name in ("x", "y", "error"):
-            object.__setattr__(self, name, _detached(getattr(self, name)))
+            object.__setattr__(self, name, _own(getattr(self, name)))
 
     def to_json(self) -> dict[str, Any]:
         """Give the series as plain lists."""
@@ -520,10 +520,13 @@ def _plain(value: Any) -> float | int | str:
     return number if math.isfinite(number) else str(number)
 
 
-def _detached(values: Any) -> Any:
+def _own(values: Any) -> Any:
+    """Cut numbers off their graph, and off the larger tensor or array that they are part of."""
     if isinstance(values, (list, tuple)):
-        return [_detached(one) for one in values]
-    return values.detach() if hasattr(values, "detach") else values
+        return [_own(one) for one in values]
+    if hasattr(values, "detach"):
+        return values.detach().clone()
+    return values.copy() if isinstance(values, np.ndarray) else values
 
 
 def _plain_list(values: Iterable[Any]) -> list[float | int | str]:

@@ -395,8 +395,7 @@ def newton_on_quadratic(
         "in other units": equal_to_rounding(scaled, best),
         "damped": equal_to_rounding(
             newton(f, x0, 1, damping=0.5)[1],
-            x0 - torch.linalg.solve(H + 0.5 * eye, H @ (x0 - best)),
-        ),
+            x0 - torch.linalg.solve(H + 0.5 * eye, H @ (x0 - best))),
         "indefinite": equal_to_rounding(  # eigenvalues h − 1 become h − 1 + 2 (1 − 1 / condition)
             newton(lambda x: f(x) - x @ x / 2, x0, 1, line_search=False)[1],
             x0 - torch.linalg.solve(H + (1 - 2 / condition) * eye, H @ (x0 - best) - x0),
@@ -442,8 +441,9 @@ def newton_quadratic_convergence(
         ),
         "gradient at the minimum": equal(grad(f)(best), 0, tol=1e-12, why="rounding of a mean"),
         "halved until it is worth it": equal_to_rounding(
-            torch.stack([newton(lambda x: (1 + x @ x).sqrt(), x, 1)[1, 0] for x in zoo.FAR]),
-            [zoo.searched(float(x)) for x in zoo.FAR],
+            torch.stack([newton(zoo.root, x, 1, line_search=halved)[1, 0]
+                         for halved in (True, False) for x in zoo.FAR]),
+            [*map(zoo.searched, zoo.FAR[:, 0].tolist()), *(-(zoo.FAR[:, 0] ** 3)).tolist()],
         ),
     })
 

@@ -94,8 +94,7 @@ def smoothing_closed_form(
     few = smoothed(Rastrigin(dim), sigma, 2000, seed.child("picture").torch())
     return every({
         "mean over the cloud": mean_is(
-            pairs, exact.value(x), axis=1, k=4,
-            why="of the mean over independent pairs of opposite points",
+            pairs, exact.value(x), axis=1, k=4, why="independent pairs of opposite points",
         ).drawn(
             Series("h", line, Rastrigin(dim).value(along), "other"),
             Series("mean over 2,000 points", line[::4], few.value(along[::4])),
@@ -167,9 +166,12 @@ def _as_declared(rng: torch.Generator) -> Evidence:
     for problem, dim in ((Rastrigin(3), 3), (Ackley(3), 3), (Rastrigin(), 2), (Ackley(), 2)):
         found += [*problem.theta.detach()[0].tolist(), *cast("Tensor", problem.minimizer).tolist()]
         expected += [2.5] * dim + [0.0] * dim
-    cloud = smoothed(Ackley(3).at(points), 0.5, 8, rng)
+    twin = torch.Generator()
+    twin.set_state(rng.get_state())
+    cloud, steps = smoothed(Ackley(3).at(points), 0.5, 8, rng), 0.5 * randn(twin, 4, 3)
+    around = points + torch.cat([steps, -steps])[:, None]  # (8, 40, 3)
     found += [*cloud.theta.detach().flatten().tolist(), *cloud().tolist()]
-    expected += [*x.flatten(), *cloud.value(points).tolist()]
+    expected += [*x.flatten(), *Ackley(3).value(around).mean(dim=0).tolist()]
     return equal_to_rounding(found, expected)
 
 
@@ -199,10 +201,10 @@ def continuation_finds_the_global_minimum(
     parts = {}
     for name, method, share in (("Rastrigin", exact, 0.95), ("Ackley", sampled, 0.9)):
         path = torch.cat([start[None], method.minimize(start)])
-        found = path[-1].abs().amax(dim=1) < 0.05
+        found = np.abs(path[-1].numpy()).max(axis=1) < 0.05
         some = path[:, :12].norm(dim=2)
         parts[name] = at_least(
-            found.double().mean(), share, why="almost every start; plain descent has 1 or 2 in 100",
+            found.mean(), share, why="almost every start; plain descent has 1 or 2 in 100",
             detail=f"share of {starts} starts",
         ).drawn(
             *(Series(f"start {k + 1}", range(len(path)), some[:, k], "other", "line")
@@ -448,8 +450,7 @@ def _layer_by_layer(rng: torch.Generator) -> Evidence:
         expected += [p.flatten() for p in top.parameters()]
     return equal(
         torch.cat(found).detach(), torch.cat(expected).detach(), tol=1e-3,
-        why="100 steps of Adam in float32, a tenth of the length of one",
-    )
+        why="100 steps of Adam in float32, a tenth of the length of one")
 
 
 def _holes(seed: Seed) -> Evidence:
@@ -468,7 +469,7 @@ def _holes(seed: Seed) -> Evidence:
     pretrain(nets[1], x - 1, steps=5, corruption=0.2, lr=0.01, seed=Seed(0))
     same = [(p - q).abs().max().item() for p, q in zip(
         nets[0].parameters(), nets[1].parameters(), strict=True)]
+    same.append(float(copiers[0](x[0]).shape != (50,)))  # one alone comes back as one
     return equal(
-        [*lost, *same], [0.2, 0.6, 3 * 0.2, 0.0, 0.0], tol=[0.02, 0.02, 0.06, 0.0, 0.0],
-        why="five standard errors of a share of 20,000 entries",
-    )
+        [*lost, *same], [0.2, 0.6, 3 * 0.2, *[0.0] * 3], tol=[0.02, 0.02, 0.06, *[0.0] * 3],
+        why="five standard errors of a share of 20,000 entries")

@@ -26,7 +26,6 @@ Knobs:
 """
 
 import itertools
-import math
 import warnings
 from collections.abc import Callable
 from typing import Annotated, Any, Literal
@@ -37,6 +36,7 @@ from sklearn.linear_model import Lasso, lars_path
 from torch import Tensor
 from torch.distributions import Laplace, Normal
 
+import principia.regression.claims._by_hand as by_hand
 from principia.lab.draws import randn
 from principia.lab.evidence import (
     Control,
@@ -88,11 +88,13 @@ def soft_threshold_claim(
         lambda theta: h / 2 * (theta - center) ** 2 + price * theta.abs(), center.abs() + 1)
     several = [center.clone(), center.view(2, -1).clone()]  # as optimizers have them
     alone = center.clone()
-    for one in (alone, iter(several)):
+    several.append(center[0].clone())  # a single number
+    for one in (alone, iter(several[:2]), several[2]):
         soft_threshold_(one, 0.7)
-    in_place = torch.stack([alone, *(one.flatten() for one in several)])
+    in_place = torch.cat([alone, *(one.flatten() for one in several)])
+    thresholded = soft_threshold(center.repeat(4)[: 3 * draws + 1], 0.7)
     return every({
-        "in place": equal_to_rounding(in_place, soft_threshold(center, 0.7).expand(3, -1)),
+        "in place": equal_to_rounding(in_place, thresholded),
         "minimum": equal(best, predicted, tol=1e-6, why="flat to rounding within 1e-7").drawn(
             Series("best of a grid", center, best),
             Series("soft threshold", center, predicted, "predicted", "points"), x="θ*", y="θ"),
@@ -208,24 +210,23 @@ def optimality(
 
 
 def _unlike_by_hand(rng: torch.Generator) -> Evidence:
-    """Compute residuals and largest prices of problems (2, 3, s, d), coefficient by coefficient."""
+    """Compare residuals, gaps and largest prices of problems (2, 3, s, d) with those by hand."""
     X, y, w = randn(rng, 2, 3, 7, 4), randn(rng, 2, 3, 7), randn(rng, 2, 3, 5, 4).round()
     w[:, :, 2:4] = 0  # where only the excess counts, of either sign
     prices = torch.rand(2, 3, 5, generator=rng, dtype=X.dtype)
-    known, largest = torch.zeros_like(prices), lambda_max(X, y)
+    X[1, 2], prices[1, 2, 0] = 0, 0  # where any price above 0 is the largest, and 0 has no gap
+    known, gaps, largest = torch.zeros_like(prices), torch.zeros_like(prices), lambda_max(X, y)
     for a, b, c in itertools.product(range(2), range(3), range(5)):
-        pull = [float(x @ (y[a, b] - X[a, b] @ w[a, b, c])) / 7 for x in X[a, b].T]
-        price = float(prices[a, b, c])
-        known[a, b, c] = max(
-            abs(p - math.copysign(price, v)) if v else max(0.0, abs(p) - price)
-            for p, v in zip(pull, w[a, b, c].tolist(), strict=True))
+        one = X[a, b], y[a, b], w[a, b, c], float(prices[a, b, c])
+        known[a, b, c], gaps[a, b, c] = by_hand.missed(*one), by_hand.gap(*one)
     one, several = kkt_residual(X, y, w[:, :, 0], 0.5), kkt_residual(X, y, w, prices * 0 + 0.5)
     alone = torch.stack([one, several[..., 0]])
     pairs = zip(X.flatten(0, 1), y.flatten(0, 1), strict=True)
     most = [max(abs(float(x @ target)) for x in Z.T) / 7 for Z, target in pairs]
     return equal_to_rounding(
-        [*kkt_residual(X, y, w, prices).flatten(), *alone[0].flatten(), *largest.flatten()],
-        [*known.flatten(), *alone[1].flatten(), *most])
+        [*kkt_residual(X, y, w, prices).flatten(), *gap_at(X, y, w, prices).flatten(),
+         *alone[0].flatten(), *largest.flatten()],
+        [*known.flatten(), *gaps.flatten(), *alone[1].flatten(), *most])
 
 
 def _trained(X: Tensor, y: Tensor, alpha: float) -> Tensor:
@@ -281,6 +282,7 @@ def equals_sklearn(
             steps.step()
         pair.append(w.detach())
     parts["uneven columns are told"] = _told(X, y)
+    parts["stops as soon as the gap allows"] = _stops(seed.child("stops"))
     parts["ProximalSGD by default is SGD"] = equal_to_rounding(*pair)
     parts["ProximalSGD"] = equal(trained, _sklearn(X, y, 0.1), tol=1e-9, why=CONVERGED)
     factors = {"sum": 1.0, "half-sum": 0.5, "mean": 1 / s, "half-mean": 0.5 / s}
@@ -316,9 +318,23 @@ def _told(X: Tensor, y: Tensor) -> Evidence:
         with warnings.catch_warnings(record=True) as noted:
             warnings.simplefilter("always")
             solve(even, y, 0.1)
+            solve(even, 0 * y, 0.1)  # at its minimum from the start
         found.append(len(noted))
     why = "a note from a factor of ten on"
-    return equal(found, [0, 0, 1, 0] * 2, tol=0, why=why)
+    return equal(found, [0, 0, 2, 0] * 2, tol=0, why=why)
+
+
+def _stops(seed: Seed) -> Evidence:
+    """Compare where solvers stop with steps by hand, of tall, square and wide problems."""
+    found, known = [], []
+    for samples, features in ((200, 8), (30, 10), (12, 12), (15, 20)):
+        X, y, _ = sparse_data(seed.child(samples * features), samples, features, 4, noise=4.0)
+        X = X + X[:, :1]  # columns that are alike take many steps
+        price = 0.2 * float(lambda_max(X, y))
+        for solve, tol in itertools.product((ista, fista), (1e-1, 1e-2, 1e-3)):
+            found.append(solve(X, y, price, tol=tol))
+            known.append(by_hand.stopped(X, y, price, tol, momentum=solve is fista))
+    return equal(torch.cat(found), torch.cat(known), tol=1e-8, why="rounding of some steps")
 
 
 @claim(
@@ -381,14 +397,16 @@ def _rate(
     why = "a theorem; rounding of F, relative to a bound a million times smaller"
     ours, theirs = [], []
     for restart in (False, True)[: 1 + how.get("momentum", False)]:
-        path = proximal_iterates(X[0], y[0], 10 * prices[0], **how, restart=restart)
+        asked = {"restart": True} if restart else {}  # by default there are none
+        path = proximal_iterates(X[0], y[0], 10 * prices[0], **how, **asked)
         ours.append(torch.stack(list(itertools.islice(path, 60)))[:, 0])
-        theirs.append(_published(X[0], y[0], 10 * prices[0], 60, **how, restart=restart))
+        theirs.append(by_hand.iterates(X[0], y[0], 10 * prices[0], 60, **how, restart=restart))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         hasty = ista(X[0], y[0], 10 * prices[0], steps=7)
+    seven = by_hand.iterates(X[0], y[0], 10 * prices[0], 7)[-1:]
     return every({
-        "ISTA by default": equal_to_rounding(hasty, _published(X[0], y[0], 10 * prices[0], 7)[-1:]),
+        "ISTA by default": equal_to_rounding(hasty, seven),
         "bound": at_most(error / limit, 1.0, slack=1e-9, why=why).drawn(
             Series("F − F*", t[:, 0], error[:, 0].clamp_min(1e-16), style="line"),
             Series("bound", t[:, 0], limit[:, 0], role="bound"),
@@ -396,25 +414,6 @@ def _rate(
         "iterates": equal(
             torch.stack(ours), torch.stack(theirs), tol=1e-8, why="60 steps of rounding"),
     })
-
-
-def _published(
-    X: Tensor, y: Tensor, price: Tensor, steps: int, *, step: float = 1.0, momentum: bool = False,
-    restart: bool = False,
-) -> Tensor:
-    """Iterate as Beck and Teboulle print it, with the restarts of O'Donoghue and Candès."""
-    L = float(torch.linalg.eigvalsh(X.T @ X)[-1]) / len(y) / step
-    x, v, t, path = torch.zeros_like(X[0]), torch.zeros_like(X[0]), 1.0, []
-    for _ in range(steps):
-        z = v - X.T @ (X @ v - y) / (len(y) * L)
-        new = z.sign() * (z.abs() - price / L).clamp_min(0)
-        if restart and float((v - new) @ (new - x)) > 0:
-            t = 1.0
-        ahead = (1 + math.sqrt(1 + 4 * t * t)) / 2
-        v = new + (t - 1) / ahead * (new - x) if momentum else new
-        x, t = new, ahead
-        path.append(x)
-    return torch.stack(path)
 
 
 @claim(control={"momentum": False}, refutes=["bound"], source="Beck and Teboulle 2009, th. 4.4")

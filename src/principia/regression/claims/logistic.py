@@ -20,6 +20,7 @@ Knobs:
     gap: How far the classes are apart.
 """
 
+import contextlib
 import math
 import warnings
 from typing import Annotated, Any, Literal
@@ -43,7 +44,7 @@ from principia.lab.evidence import (
     every,
     never,
 )
-from principia.lab.params import Range
+from principia.lab.params import Range, UsageError
 from principia.lab.pictures import Rule
 from principia.lab.seeds import Seed
 from principia.lab.training.estimators import fit_quietly
@@ -154,6 +155,8 @@ def two_forms(
         converted = torch.stack([logistic_loss(signs, given), logistic_loss(-signs, given)])
         logistic_loss(y.bool(), z)
         logistic_loss(torch.ones_like(z), z)
+        with contextlib.suppress(UsageError):  # -1 and 0 are neither
+            logistic_loss(signs.clamp(max=0), given)
     margin, seen = (2 * labels - 1) * far, loss.isfinite()
     of_signs = torch.stack([F.softplus(-signs * given), F.softplus(signs * given)])
     return every({
@@ -167,8 +170,7 @@ def two_forms(
             loss, F.relu((1 - 2 * labels) * far), tol=math.exp(-200), why="ln(1+e^-200)"),
         "two formulas": equal(
             logistic_loss(y, z), _naive_loss(y, z), tol=4 * UNIT * (40 + z.abs().exp()),
-            why=f"{ROUNDED}; the loss is below 40",
-        ),
+            why=f"{ROUNDED}; the loss is below 40"),
         "torch": equal_to_rounding(
             logistic_loss(y, z), F.binary_cross_entropy_with_logits(z, y, reduction="none")),
     })
@@ -275,15 +277,13 @@ def convex_and_smooth(
         "at most L": at_most(curvature, smooth, slack=slack, why=why).drawn(
             Series("largest curvature", norms, curvature[:, -1]),
             Series("L", [0.0, float(norms.max())], [smooth] * 2, role="bound"),
-            x="‖w‖", y="eigenvalue of the Hessian",
-        ),
+            x="‖w‖", y="eigenvalue of the Hessian"),
         "L at 0": equal_to_rounding(curvature[0, -1], smooth),
     })
 
 
 @claim(
-    control={"intercept": False},
-    refutes=["free", "with a price"],
+    control={"intercept": False}, refutes=["free", "with a price"],
     source="the bias's normal equation",
 )
 def mean_matching(
@@ -300,11 +300,9 @@ def mean_matching(
         more |= {} if intercept else {"fit_intercept": False}
         model = IRLS(**more).fit(X, y)
         parts[name] = equal(
-            model.predict_proba(X)[:, 1].mean(), y.mean(), tol=1e-8, why="Newton stops at 1e-8"
-        )
+            model.predict_proba(X)[:, 1].mean(), y.mean(), tol=1e-8, why="Newton stops at 1e-8")
         parts[f"steps, {name}"] = at_most(
-            model.n_iter_, 12, why="near the minimum every Newton step doubles the digits"
-        )
+            model.n_iter_, 12, why="near the minimum every Newton step doubles the digits")
     return every(parts)
 
 
@@ -355,7 +353,9 @@ def irls_is_scikit_learns(
         wrong.append(model.predict(inputs) != theirs.predict(inputs))
         ends.append([model.converged_, model.separable_, len(model.losses_) - model.n_iter_])
     flat = IRLS().fit([[1.0], [1.0], [-1.0], [-1.0]], [0, 1, 0, 1])  # all scores are 0
-    wrong.append(flat.predict([[1.0], [2.0]]) != 1)
+    with contextlib.suppress(ValueError):  # points of another dimension change nothing
+        flat.predict([[1.0, 1.0]])
+    wrong.append((flat.n_features_in_ != 1) | (flat.predict([[1.0], [2.0]]) != 1))
     ends.append([flat.converged_, flat.separable_, len(flat.losses_) - flat.n_iter_])
     near = "both solvers end with a quadratically small gradient"
     together = [(np.concatenate(a), np.concatenate(b)) for a, b in zip(found, known, strict=True)]
@@ -388,7 +388,8 @@ def separability_is_told(
             both = rng.normal(size=(points, 3)) * [kind == "mixed", 1.0, 1.0]
             X, y = np.vstack([X, both, both]), np.append(y, np.arange(2).repeat(points))
         turn = np.linalg.qr(rng.normal(size=(3, 3)))[0]
-        X = X @ turn * 10 ** rng.uniform(-1, 1, size=3)
+        X = X @ turn * 10 ** rng.uniform(-9, 3, size=3)
+        X = np.column_stack([X, 0 * X[:, number < problems // 2:]])  # columns that tell nothing
         settings: dict[str, Any] = {"l2": l2} if l2 else {}
         with warnings.catch_warnings(record=True) as noted:
             warnings.simplefilter("always")
@@ -433,8 +434,7 @@ def separable_data_diverges(
             straight, 0.99**0.5, why="R² of 0.99: what is bounded bends the line at its start"
         ).drawn(
             Series("‖w‖", times, norms[:, 0]), Series("line", times, line, role="predicted"),
-            x="step t (first problem)", y="‖w‖", log="x",
-        ),
+            x="step t (first problem)", y="‖w‖", log="x"),
         "toward the largest margin": at_least(
             cosines, 0.999, why="the angle falls like one over the norm: 5000 steps reach 2°"
         ),
