@@ -81,7 +81,8 @@ def paths(
     return Panels((
         Plot((
             Series("", [one[0] for one in idle], [one[1] for one in idle], "gray", "points"),
-            Series("", *lines, "blue", "line"), Series("", *joints, "blue", "points"), *colored,
+            Series("", lines[0], lines[1], "blue", "line"),
+            Series("", joints[0], joints[1], "blue", "points"), *colored,
             Series("", [INPUTS - 1], [layers], "orange", "points"),
         ), title=words, bare=True, x_range=ends, y_range=(-0.4, 5.4)),
         Plot(tuple(bars), x="input", y="paths", title="paths from the unit to each input",
