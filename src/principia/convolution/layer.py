@@ -18,7 +18,7 @@ maps have no fine detail.
 $$ y_{k,i,j} = b_k+\sum_{c,u,v}w_{k,c,u,v}\,x_{c,\,si+u,\,sj+v}, \quad
 y_{k,i,j} = b_{k,i,j}+\sum_{c,u,v}w_{k,c,u,v}^{(i,j)}\,x_{c,\,si+u,\,sj+v} \ \text{(local)} $$
 
-$$ \mathrm{floor}\Big(\frac{n+2p_0-d(p-1)-1}s\Big)+1 \ \text{places}, \quad
+$$ \lfloor(n+2p_0-d(p-1)-1)/s\rfloor+1 \ \text{places}, \quad
 K(pqc+1), \quad K(pqc+1)(m-p+1)(n-q+1), \quad K(mnc+1)(m-p+1)(n-q+1) \ \text{weights} $$
 
 $$ \frac{\partial h}{\partial w} = \sum_{i,j}\frac{\partial h}{\partial w^{(i,j)}}, \quad
@@ -180,7 +180,7 @@ def output_size(
     n: PositiveInt, kernel: PositiveInt, *, stride: PositiveInt = 1, padding: NonNegativeInt = 0,
     dilation: PositiveInt = 1,
 ) -> int:
-    r"""Counts the places of a window along an axis: the floor of $(n+2p_0-d(p-1)-1)/s$, and 1.
+    r"""Counts the places of a window along an axis: $\lfloor(n+2p_0-d(p-1)-1)/s\rfloor+1$.
 
     Args:
         n: Pixels along the axis.

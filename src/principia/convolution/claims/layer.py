@@ -58,7 +58,7 @@ Printed = Literal["correct", "printed"]
 
 @claim(control={"rounding": "up"}, refutes=["torch"], source="Dumoulin and Visin 2016")
 def output_sizes(seed: Seed, *, rounding: Literal["down", "up"] = "down") -> Evidence:
-    r"""The places of a window along an axis are the floor of $(n+2p_0-d(p-1)-1)/s$, and 1."""
+    r"""A window has $\lfloor(n+2p_0-d(p-1)-1)/s\rfloor+1$ places along an axis."""
     ends, rng = [(1, 60), (1, 8), (1, 6), (0, 5), (1, 4)], seed.torch()
     drawn = torch.stack([torch.randint(*two, (500,), generator=rng) for two in ends]).T
     drawn = torch.cat([drawn, torch.tensor([[n, 3, 4, 0, 1] for n in range(3, 41)])]).tolist()
