@@ -1,14 +1,91 @@
 """Races of the convolution chapter: the operation, training of networks, and what they serve."""
 
+import scipy.signal
 import torch
 import torch.nn.functional as F
+from torch import nn
 
 from benchmarks._loops import SAME_STEPS, compare_loops
-from principia.convolution import LeNet5, ResNet, WaveNet, generate
+from principia.convolution import LeNet5, LocallyConnected2d, ResNet, WaveNet, generate
+from principia.convolution.convolve import convolve as convolved
 from principia.lab.data.digits import digits
 from principia.lab.data.mnist import mnist
 from principia.lab.racing import race, within
 from principia.lab.runs.exporting import onnx_bytes
+
+
+TAPS = 500
+PICTURES, INPUTS, OUTPUTS, KERNEL = 64, 16, 32, 3
+SUMS = within(1e-4, why="float32 sums of 144 products in another order")
+
+
+
+@race(
+    samples=(1_000, 10_000, 100_000, 1_000_000),
+    agree=within(1e-4, why="sums of 500 products in float32"),
+)
+def convolve(samples):
+    """Convolve a signal in float32 with a kernel of 500 places."""
+    rng = torch.Generator().manual_seed(0)
+    return torch.randn(samples, generator=rng), torch.randn(TAPS, generator=rng)
+
+
+convolve.ours(convolved)
+
+
+@convolve.peer("scipy.signal.oaconvolve", package="scipy")
+def _(f, h):
+    return scipy.signal.oaconvolve(f.numpy(), h.numpy())
+
+
+@convolve.peer("scipy.signal.fftconvolve", package="scipy")
+def _(f, h):
+    return scipy.signal.fftconvolve(f.numpy(), h.numpy())
+
+
+@convolve.peer("torch.nn.functional.conv1d", package="torch", up_to=100_000)
+def _(f, h):
+    return F.conv1d(f.view(1, 1, -1), h.flip(0).view(1, 1, -1), padding=len(h) - 1).flatten()
+
+
+@race(side=(8, 16, 32), agree=SUMS)
+def locally_connected(side):
+    """Compute a locally connected layer of 32 maps on 64 pictures of 16 channels."""
+    rng = torch.Generator().manual_seed(0)
+    conv = nn.utils.skip_init(nn.Conv2d, INPUTS, OUTPUTS, KERNEL)
+    for one in conv.parameters():
+        one.data = torch.randn(one.shape, generator=rng) / 12
+    # the same weights at all places, which nobody but the convolution makes use of
+    local = LocallyConnected2d.from_convolution(conv, side)
+    return torch.randn(PICTURES, INPUTS, side, side, generator=rng), local, conv
+
+
+@locally_connected.ours
+@torch.no_grad()
+def _(x, local, conv):
+    return local(x)
+
+
+@locally_connected.peer("a loop over positions", package="torch")
+@torch.no_grad()
+def _(x, local, conv):
+    rows, columns = local.weight.shape[:2]
+    weight, bias = local.weight.flatten(3), local.bias
+    y = x.new_empty(len(x), OUTPUTS, rows, columns)
+    for i in range(rows):
+        for j in range(columns):
+            window = x[:, :, i : i + KERNEL, j : j + KERNEL].flatten(1)
+            y[:, :, i, j] = torch.addmm(bias[i, j], window, weight[i, j].T)
+    return y
+
+
+@locally_connected.peer(
+    "torch.nn.Conv2d, all places alike", package="torch",
+    slower="It shares its weights and need not copy the windows: the floor, not the same layer.",
+)
+@torch.no_grad()
+def _(x, local, conv):
+    return conv(x)
 
 
 @race(pictures=(2_000, 10_000), agree=SAME_STEPS)

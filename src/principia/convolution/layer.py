@@ -18,7 +18,7 @@ maps have no fine detail.
 $$ y_{k,i,j} = b_k+\sum_{c,u,v}w_{k,c,u,v}\,x_{c,\,si+u,\,sj+v}, \quad
 y_{k,i,j} = b_{k,i,j}+\sum_{c,u,v}w_{k,c,u,v}^{(i,j)}\,x_{c,\,si+u,\,sj+v} \ \text{(local)} $$
 
-$$ \Big\lfloor\frac{n+2p_0-d(p-1)-1}s\Big\rfloor+1 \ \text{places}, \quad
+$$ \lfloor(n+2p_0-d(p-1)-1)/s\rfloor+1 \ \text{places}, \quad
 K(pqc+1), \quad K(pqc+1)(m-p+1)(n-q+1), \quad K(mnc+1)(m-p+1)(n-q+1) \ \text{weights} $$
 
 $$ \frac{\partial h}{\partial w} = \sum_{i,j}\frac{\partial h}{\partial w^{(i,j)}}, \quad
@@ -234,7 +234,8 @@ class SoftmaxPool2d(nn.Module):
         stride: Steps from a window to the next; by default r.
 
     Example:
-        >>> SoftmaxPool2d(2, 1.0)(torch.tensor([[[[0.0, 0.0], [0.0, 3.0]]]]))
+        >>> pool = SoftmaxPool2d(2, 1.0)
+        >>> pool(torch.tensor([[[[0.0, 0.0], [0.0, 3.0]]]]))
         tensor([[[[2.6101]]]])
     """
 
@@ -267,7 +268,8 @@ class MinPool2d(nn.Module):
         stride: Steps from a window to the next; by default r.
 
     Example:
-        >>> MinPool2d(2)(torch.tensor([[[[4.0, 2.0], [3.0, 5.0]]]]))
+        >>> pool = MinPool2d(2)
+        >>> pool(torch.tensor([[[[4.0, 2.0], [3.0, 5.0]]]]))
         tensor([[[[2.]]]])
     """
 

@@ -260,8 +260,8 @@ def effective_field_grows_like_root_depth(
     for L in depths:
         net = nn.Sequential(*(skip_init(nn.Conv1d, 1, 1, 4, bias=False) for _ in range(L)))
         net = net.double()
-        for layer in net:
-            layer.weight.data[:] = taps
+        for parameter in net.parameters():
+            parameter.data[:] = taps
         share, spread = effective_field(net, (1, 3 * L + 1), (0,), of="size", rng=seed.torch())
         spreads.append(spread)
         shares.append(share)

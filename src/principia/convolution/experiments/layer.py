@@ -21,7 +21,7 @@ from principia.lab.training.classifiers import learn_classes
 from principia.lab.training.pairs import paired
 from principia.regularization.initialization import initialize_
 
-KINDS = {"shared": 0.01, "local": 0.003, "dense": 0.003}  # with the rate at which each learns best
+KINDS = {"shared": 0.02, "local": 0.01, "dense": 0.003}  # with the rate at which each learns best
 MARGIN = 2  # the largest padding of the moving picture
 EDGE = torch.tensor([[1.0, 0.0, -1.0], [2.0, 0.0, -2.0], [1.0, 0.0, -1.0]]) / 2
 RED, ORANGE, BLUE = (torch.tensor(one) for one in (
@@ -165,7 +165,7 @@ def _stage_net(
 def weight_sharing(
     run: Run, *, draws: Annotated[int, Range(2, 10)] | None = None,
     headline: Annotated[int, Range(50, 10_000)] | None = None,
-    features: Annotated[int, Range(1, 64)] = 16, epochs: Annotated[int, Range(1, 200)] = 40,
+    features: Annotated[int, Range(1, 64)] = 24, epochs: Annotated[int, Range(1, 200)] = 40,
 ) -> None:
     """Trains a convolutional, a locally connected and a dense net on few digits, and on more.
 
@@ -177,7 +177,7 @@ def weight_sharing(
         draws: How often digits and weights are drawn; by default 5 at full budget, else 3.
         headline: Digits to learn from where the gains are measured; by default 1,000 at full
             budget, else 300.
-        features: Number of maps, of windows of 5 x 5.
+        features: Number of maps.
         epochs: How often the digits are gone through.
     """
     x, y, x_test, y_test = handwriting(run)
@@ -186,7 +186,8 @@ def weight_sharing(
     x, test = x[:, None], (x_test[:, None], y_test)
     draws, headline = draws or (5 if run.full else 3), headline or (1000 if run.full else 300)
     sizes = sorted({headline, 100, 300, 1000, 2000} if run.full else {headline})
-    shape, pool = (1, x.shape[2], x.shape[3]), 4 if run.full else 3
+    shape = (1, x.shape[2], x.shape[3])
+    kernel, pool = (7, 4) if run.full else (5, 3)
     right: dict[tuple[str, int], list[float]] = {}
     nets: dict[str, nn.Sequential] = {}
     for size in run.steps(sizes, "sizes"):
@@ -195,10 +196,10 @@ def weight_sharing(
             rows = torch.randperm(len(x), generator=own.child("digits").torch())[:size]
             for kind, lr in KINDS.items():
                 rng = own.child("weights").torch()
-                net = _stage_net(shape, 10, features, 5, pool, kind, rng)
+                net = _stage_net(shape, 10, features, kernel, pool, kind, rng)
                 found = learn_classes(
-                    run, net, (x[rows], y[rows]), test, epochs=epochs, lr=lr, batch_size=50,
-                    name=f"{kind}-{size}-{draw}",
+                    run, net, (x[rows], y[rows]), test, epochs=epochs, batch_size=50,
+                    lr=lr if run.full else 0.01, name=f"{kind}-{size}-{draw}",
                 )
                 right.setdefault((kind, size), []).append(found)
                 if size == headline:

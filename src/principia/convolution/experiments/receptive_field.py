@@ -1,6 +1,7 @@
 r"""The receptive field: what it reaches on data."""
 
 import itertools
+import math
 from collections.abc import Sequence
 from typing import Annotated, Any
 
@@ -12,7 +13,7 @@ from principia.convolution.receptive_field import effective_field, path_counts, 
 from principia.lab import figures
 from principia.lab.heroes import hero
 from principia.lab.params import PositiveInt, Range
-from principia.lab.pictures import Graph, Panels, Plot, Rule, Series
+from principia.lab.pictures import Panels, Plot, Rule, Series
 from principia.lab.runs import Run, at_least_goal, at_most_goal, experiment
 from principia.lab.seeds import Seed
 from principia.lab.training import learner
@@ -62,9 +63,8 @@ def paths(
     groups = {
         "gray": ~within, "red": within & (counts == 0), "green": counts == 1, "purple": counts > 1,
     }
-    places = [*dict.fromkeys(itertools.chain(*edges))] or [(INPUTS - 1, 0)]
-    number = {one: place for place, one in enumerate(places)}
-    lines = torch.tensor([[number[a], number[b]] for a, b in edges]).view(-1, 2)
+    lines = [[one for a, b in edges for one in (a[axis], b[axis], math.nan)] for axis in (0, 1)]
+    joints = [[end[axis] for edge in edges for end in edge if end[1]] for axis in (0, 1)]
     holes, most = int(groups["red"].sum()), int(counts.max())
     words = f"{field} inputs, " + (
         f"{holes} of these {min(field, INPUTS)} never reached" if holes else
@@ -74,14 +74,15 @@ def paths(
         for role, mask in groups.items()
     ]
     bars = [
-        Series("", torch.arange(INPUTS)[mask], counts[mask], role, "bars")  # type: ignore[arg-type]
-        for role, mask in groups.items() if role in ("green", "purple")
+        Series("", range(INPUTS), counts * groups[role], role, "bars")  # type: ignore[arg-type]
+        for role in ("green", "purple")
     ]
     ends = (-0.8, INPUTS - 0.2)
     return Panels((
         Plot((
             Series("", [one[0] for one in idle], [one[1] for one in idle], "gray", "points"),
-            Graph(torch.tensor(places), lines, size=7), *colored,
+            Series("", lines[0], lines[1], "blue", "line"),
+            Series("", joints[0], joints[1], "blue", "points"), *colored,
             Series("", [INPUTS - 1], [layers], "orange", "points"),
         ), title=words, bare=True, x_range=ends, y_range=(-0.4, 5.4)),
         Plot(tuple(bars), x="input", y="paths", title="paths from the unit to each input",
