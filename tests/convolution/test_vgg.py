@@ -44,6 +44,9 @@ def thin(**settings):
          ["layers of VGG", "kernels of any sides"]),
         ("padding=around).transpose(0, 1)", "padding=around).transpose(0, 1).square()",
          "not_every_five_factors", ["composed kernels"]),
+        ('"vgg19": (2, 2, 4, 4, 4)', '"vgg19": (2, 3, 4, 4, 4)', "vgg16_count", ["all four"]),
+        ("step = 2**self.halvings", "step = 2 * self.halvings", "torchvision_weights_fit",
+         ["sizes"]),
     ],
 )
 def test_parts_catch_planted_bugs(old, new, claim, parts):
