@@ -52,6 +52,7 @@ def drawn(*shape, seed=0):
          ["residual", "equally long"]),
         ("tall, wide = (kernel, 1), (1, kernel)", "tall, wide = (kernel, kernel), (1, kernel)",
          "rank_one_kernels_factor", ["weights"]),
+        ("else (15, 47)", "else (16, 47)", "torchvision_weights_fit", ["sizes"]),
     ],
 )
 def test_parts_catch_planted_bugs(old, new, claim, parts):

@@ -44,6 +44,9 @@ def thin(**settings):
          ["layers of VGG", "kernels of any sides"]),
         ("padding=around).transpose(0, 1)", "padding=around).transpose(0, 1).square()",
          "not_every_five_factors", ["composed kernels"]),
+        ('"vgg19": (2, 2, 4, 4, 4)', '"vgg19": (2, 3, 4, 4, 4)', "vgg16_count", ["all four"]),
+        ("(x.shape[3] // step) < 2", "(x.shape[3] // step) <= 2", "torchvision_weights_fit",
+         ["sizes"]),
     ],
 )
 def test_parts_catch_planted_bugs(old, new, claim, parts):
@@ -56,6 +59,7 @@ def test_parts_catch_planted_bugs(old, new, claim, parts):
         ("return F.conv2d(first.transpose(0, 1)", "return F.conv2d(first.transpose(2, 3)",
          "linear_stack_is_one_kernel"),
         ("padding=around", "padding=around[::-1]", "linear_stack_is_one_kernel"),
+        ("step = 2**self.halvings", "step = 2 * self.halvings", "torchvision_weights_fit"),
         ("GRID = 7", "GRID = 6", "vgg16_count"),
         ('"vgg16": (2, 2, 3, 3, 3)', '"vgg16": (2, 2, 3, 3, 4)', "vgg16_count"),
         ("layers.append(activation())", "layers.append(nn.ReLU())", "linear_stack_is_one_kernel"),

@@ -43,9 +43,10 @@ from principia.lab.evidence import (
     equal,
     equal_to_rounding,
     every,
+    never,
     standard_error,
 )
-from principia.lab.params import Range
+from principia.lab.params import Range, UsageError
 from principia.lab.pictures import Rule
 from principia.lab.seeds import Seed
 from principia.regularization.initialization import initialize_
@@ -274,7 +275,10 @@ def rank_one_kernels_factor(
     )
 
 
-@claim(control={"order": "ReLU"}, source="torchvision 0.3, models/googlenet.py")
+@claim(
+    control={"order": "ReLU"}, refutes=["scores", "auxiliary scores", "small"],
+    source="torchvision 0.3, models/googlenet.py",
+)
 def torchvision_weights_fit(
     seed: Seed, *, order: Literal["normalization", "ReLU"] = "normalization"
 ) -> Evidence:
@@ -292,11 +296,23 @@ def torchvision_weights_fit(
     tiny.load_state_dict(reference.weights, strict=False)
     tiny.eval().training = True
     both = tiny(little)
+    sizes = {
+        (1, 7, 4): "refused", (1, 8, 4): "taken", (1, 4, 8): "taken", (2, 4, 4): "taken",
+        (2, 3, 4): "refused", (2, 4, 3): "refused",
+    }
+    wrong = [_taken(tiny.train(), torch.zeros(B, 1, *sides).double()) != (answer == "taken")
+             for (B, *sides), answer in sizes.items()]
+    with torch.device("meta"):
+        whole = InceptionNet()
+        wrong += [_taken(whole, torch.zeros(B, 3, *sides)) != answer for B, sides, answer in (
+            (1, (46, 15), False), (1, (15, 47), True), (2, (15, 15), True), (2, (14, 47), False),
+        )]
     ends = [float(expected[0].min()), float(expected[0].max())]
     return every({
         "scores": equal_to_rounding(torch.stack([scores, again]), expected[0].expand(2, 1, 7)),
         "auxiliary scores": equal_to_rounding(torch.stack(others), torch.stack(expected[1:])),
         "small": equal_to_rounding(torch.stack([both[0], *both[1]]), torch.stack(small)),
+        "sizes": never(wrong, why="one place is left, and two values are needed in training"),
     }).drawn(
         Series("scores", expected[0].flatten(), scores.flatten()),
         Series("auxiliary scores", torch.cat(expected[1:]).flatten(), torch.cat(others).flatten(),
@@ -304,6 +320,14 @@ def torchvision_weights_fit(
         Series("layer by layer", ends, ends, "predicted"),
         x="scores, layer by layer", y="InceptionNet",
     )
+
+
+def _taken(net: nn.Module, x: Tensor) -> bool:
+    try:
+        net(x)
+    except UsageError:
+        return False
+    return True
 
 
 @final

@@ -13,6 +13,7 @@ Knobs:
     pooling: What halves the sides: the largest of four pixels, or their mean.
 """
 
+import warnings
 from typing import Annotated, Literal
 
 import torch
@@ -31,12 +32,16 @@ from principia.lab.evidence import (
     equal,
     equal_to_rounding,
     every,
+    never,
 )
-from principia.lab.params import Range
+from principia.lab.params import Range, UsageError
 from principia.lab.pictures import Rule
 from principia.lab.seeds import Seed
 
 EXACT = "whole numbers"
+TOTALS = {
+    "vgg11": 132_863_336, "vgg13": 133_047_848, "vgg16": 138_357_544, "vgg19": 143_667_240,
+}
 
 
 @claim(control={"stride": 2}, refutes=["field"], source="Simonyan and Zisserman 2015, sec. 2.3")
@@ -174,11 +179,17 @@ def _solved(rows: Tensor, goal: Tensor) -> Tensor:
     return torch.linalg.lstsq(rows, goal).solution.view(-1, 1, 1, 3, 3)
 
 
-@claim(control={"config": "vgg11"}, source="Simonyan and Zisserman 2015, table 2")
+@claim(
+    control={"config": "vgg11"},
+    refutes=["parameters", "with batch normalization", "share in dense layers", "work",
+             "work in dense layers"],
+    source="Simonyan and Zisserman 2015, table 2",
+)
 def vgg16_count(seed: Seed, *, config: Literal["vgg16", "vgg11"] = "vgg16") -> Evidence:
     """VGG-16 has 138,357,544 parameters, 89 % of them in dense layers, which do 1 % of the work."""
     with torch.device("meta"):  # counted without memory
         net, normed = VGG(config), VGG(config, batch_norm=True)
+        others = [sum(one.numel() for one in VGG(name).parameters()) for name in TOTALS]
     total, more = (sum(one.numel() for one in each.parameters()) for each in (net, normed))
     work = multiply_adds(net, (3, 224, 224))
     sizes = {name: sum(one.numel() for one in net.get_submodule(name).parameters())
@@ -187,9 +198,10 @@ def vgg16_count(seed: Seed, *, config: Literal["vgg16", "vgg11"] = "vgg16") -> E
     spent = sum(work.values())
     numbers = range(1, 1 + len(work))
     return every({
-        "parameters": equal(total, 138_357_544, tol=0, why=EXACT),
+        "parameters": equal(total, TOTALS["vgg16"], tol=0, why=EXACT),
+        "all four": equal(others, [*TOTALS.values()], tol=0, why=EXACT),
         "with batch normalization": equal(
-            more, 138_357_544 + 2 * 4224, tol=0, why="a scale and a level for each of 4224 maps",
+            more, TOTALS["vgg16"] + 2 * 4224, tol=0, why="two for each of 4224 maps",
         ),
         "share in dense layers": equal(
             sum(sizes[name] for name in dense) / total, 0.89, tol=0.005, why="two digits",
@@ -206,7 +218,10 @@ def vgg16_count(seed: Seed, *, config: Literal["vgg16", "vgg11"] = "vgg16") -> E
     )
 
 
-@claim(control={"pooling": "average"}, source="torchvision 0.3, models/vgg.py")
+@claim(
+    control={"pooling": "average"}, refutes=["plain", "with batch normalization", "small"],
+    source="torchvision 0.3, models/vgg.py",
+)
 def torchvision_weights_fit(
     seed: Seed, *, pooling: Literal["largest", "average"] = "largest"
 ) -> Evidence:
@@ -227,12 +242,31 @@ def torchvision_weights_fit(
         found = net.double().eval()(x)
         parts[name] = equal_to_rounding(found, expected)
         shown.append((expected.flatten(), found.detach().flatten()))
+    net = VGG("small", channels=1, batch_norm=True, rng=rng)
     ends = [min(one.min() for one, _ in shown), max(one.max() for one, _ in shown)]
+    sizes = {  # in training with batch normalization
+        (1, 8, 8): "refused", (2, 8, 8): "taken", (1, 8, 16): "taken", (1, 16, 8): "taken",
+        (2, 7, 8): "refused", (2, 8, 7): "refused", (2, 12, 8): "warned", (2, 8, 20): "warned",
+    }
+    answers = [_answer(net, torch.zeros(B, 1, *sides)) for B, *sides in sizes]
+    wrong = [one != other for one, other in zip(answers, sizes.values(), strict=True)]
+    parts["sizes"] = never(wrong, why="three halvings leave whole maps, of two values or more")
     return every(parts).drawn(
         *(Series(name, expected, found, "other", "points")
-          for name, (expected, found) in zip(parts, shown, strict=True)),
+          for name, (expected, found) in zip(parts, shown, strict=False)),
         Series("layer by layer", ends, ends, "predicted"), x="scores, layer by layer", y="VGG",
     )
+
+
+def _answer(net: nn.Module, x: Tensor) -> str:
+    """Tell whether pictures are taken, taken with a warning, or refused."""
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        try:
+            net(x)
+        except UsageError:
+            return "refused"
+    return "warned" if said else "taken"
 
 
 def _reference(
