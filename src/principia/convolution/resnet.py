@@ -15,7 +15,7 @@ f(y) = \mathrm{BN}\big(W_2*\varphi(\mathrm{BN}(W_1*y))\big) $$
 $$ (Py)_{c,i,j} = \begin{cases}y_{c,si,sj} & c\le C\\ 0 & c>C\end{cases}\ \text{(A)}, \qquad
 Py = \mathrm{BN}(W_s*y)\ \text{(B)} $$
 
-$$ \mathrm{E}\Big\Vert\prod_{j\le n}(I+\alpha J_j)v\Big\Vert^2 = (1+\alpha^2)^n\Vert v\Vert^2
+$$ \mathrm{E}\Vert\prod_{j\le n}(I+\alpha J_j)v\Vert^2 = (1+\alpha^2)^n\Vert v\Vert^2
 \quad\text{for independent}\quad (J_j)_{ab}\sim N(0,\tfrac1d) $$
 
 Symbols:
@@ -395,13 +395,6 @@ class ResNet(nn.Module):
         return take_weights("ResNet", cls.imagenet(depth, **sizes), given, _our_name)
 
 
-def need_channels(owner: str, channels: int, x: Tensor) -> None:
-    """Refuse what is no batch of pictures with so many channels."""
-    if x.ndim != 4 or x.shape[1] != channels:
-        hint = "Gray pictures need a channel: x[:, None]." if x.ndim == 3 else ""
-        raise usage_error(owner, "x", f"of shape (B, {channels}, H, W)", tuple(x.shape), hint)
-
-
 def _our_name(name: str) -> str:
     """Rename a tensor of torchvision: `layer1.0.bn2` is `groups.0.0.branch.1.norm`."""
     name = re.sub(r"^(conv|bn)1\.", r"stem.layer.\1.", name)
@@ -412,6 +405,13 @@ def _our_name(name: str) -> str:
     name = name.replace(".downsample.0.", ".shortcut.conv.")
     name = name.replace(".downsample.1.", ".shortcut.bn.")
     return re.sub(r"^fc\.", "head.", name.replace(".bn.", ".norm."))
+
+
+def need_channels(owner: str, channels: int, x: Tensor) -> None:
+    """Refuse what is no batch of pictures with so many channels."""
+    if x.ndim != 4 or x.shape[1] != channels:
+        hint = "Gray pictures need a channel: x[:, None]." if x.ndim == 3 else ""
+        raise usage_error(owner, "x", f"of shape (B, {channels}, H, W)", tuple(x.shape), hint)
 
 
 @checked
