@@ -68,6 +68,7 @@ def arcs(
         else:
             tiles.append(box)
             groups.append(source)
+    holes += [Series("", [], [], "red", "line")] * (layers + 1 - len(holes))  # in every frame
     names = ["x", *map(str, range(1, layers + 1)), "scores"]
     nodes = Graph(
         [(k, 0) for k in range(layers + 2)], [], names,
@@ -225,7 +226,8 @@ def _weights(model: DenseNet, layers: int, growth: int) -> Any:
             parts = [weight[:enters], *weight[enters:].split(growth)]
             for source, part in enumerate(parts):
                 table[source, reader] = part.mean()
-        names = ["x", *map(str, range(1, layers))]
+        holes += [Series("", [], [], "red", "line")] * (layers + 1 - len(holes))  # in every frame
+    names = ["x", *map(str, range(1, layers))]
         plots.append(Plot(
             (Matrix(table / table.nan_to_num().max(), names, [str(k + 1) for k in range(layers)],
                     low=0, high=1, written=layers < 8),),
