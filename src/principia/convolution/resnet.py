@@ -183,7 +183,9 @@ class _Block(nn.Module):
             )
         self.channels, self.branch = cout, nn.Sequential(*branch)
         self.shortcut: nn.Module | None = None
-        if shortcut == "A" or (stride == 1 and cin == cout and shortcut == "B"):
+        if shortcut != "none" and stride == 1 and cin == cout:
+            self.shortcut = nn.Identity()
+        elif shortcut == "A":
             self.shortcut = _Padded(stride, cout - cin)
         elif shortcut == "B":
             self.shortcut = layer(cin, cout, 1, stride=stride, activation=nn.Identity, rng=rng)
@@ -203,7 +205,7 @@ class _Block(nn.Module):
 
 @final
 class _Padded(nn.Module):
-    """Takes every pixel of a stride, and adds channels of zeros; else the identity."""
+    """Takes every pixel of a stride, and adds channels of zeros."""
 
     def __init__(self, stride: int, more: int) -> None:
         super().__init__()
@@ -211,9 +213,8 @@ class _Padded(nn.Module):
 
     def forward(self, x: Maps) -> NewMaps:
         """Compute the maps."""
-        if self.stride > 1:
-            x = x[:, :, ::self.stride, ::self.stride]
-        return F.pad(x, (0, 0, 0, 0, 0, self.more)) if self.more else x
+        kept = x[:, :, ::self.stride, ::self.stride]
+        return F.pad(kept, (0, 0, 0, 0, 0, self.more))
 
 
 @final

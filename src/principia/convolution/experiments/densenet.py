@@ -226,8 +226,7 @@ def _weights(model: DenseNet, layers: int, growth: int) -> Any:
             parts = [weight[:enters], *weight[enters:].split(growth)]
             for source, part in enumerate(parts):
                 table[source, reader] = part.mean()
-        holes += [Series("", [], [], "red", "line")] * (layers + 1 - len(holes))  # in every frame
-    names = ["x", *map(str, range(1, layers))]
+        names = ["x", *map(str, range(1, layers))]
         plots.append(Plot(
             (Matrix(table / table.nan_to_num().max(), names, [str(k + 1) for k in range(layers)],
                     low=0, high=1, written=layers < 8),),
