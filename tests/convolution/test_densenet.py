@@ -54,6 +54,8 @@ def test_claims_catch_planted_bugs(old, new, claim):
          GROWS, ["block by hand"]),
         ("nn.functional.avg_pool2d(self.layer(x), 2)", "nn.functional.max_pool2d(self.layer(x), 2)",
          GROWS, ["transition by hand"]),
+        ("norm=nn.Identity, activation=nn.Identity)", "norm=nn.Identity)", GROWS,
+         ["network by hand"]),
         ("            one.copy_(value)", "            pass", SEES,
          ["gradients and statistics with checkpoints"]),
         ("if self.checkpoint and torch.is_grad_enabled():", "if False:", SEES, ["memory"]),
