@@ -46,7 +46,7 @@ def count(net):
          "zero_branch_is_identity"),
         ("x[:, :, ::self.stride, ::self.stride]", "F.avg_pool2d(x, self.stride, ceil_mode=True)",
          "shortcut_a_is_free"),
-        ("F.pad(x, (0, 0, 0, 0, 0, self.more))", "F.pad(x, (0, 0, 0, 0, self.more, 0))",
+        ("F.pad(kept, (0, 0, 0, 0, 0, self.more))", "F.pad(kept, (0, 0, 0, 0, self.more, 0))",
          "shortcut_a_is_free"),
         ("layer(cin, cout, 1, stride=stride, activation=nn.Identity, rng=rng)",
          "layer(cin, cout, 3, stride=stride, activation=nn.Identity, rng=rng)",
@@ -66,6 +66,17 @@ def count(net):
 )
 def test_claims_catch_planted_bugs(old, new, claim):
     assert_caught(KEY, old, new, claim)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "claim", "parts"),
+    [
+        ("self.conv(self.activation(self.norm(x)))", "self.conv(self.norm(self.activation(x)))",
+         "zero_branch_is_identity", ["a layer, normalized before"]),
+    ],
+)
+def test_parts_catch_planted_bugs(old, new, claim, parts):
+    assert_caught(KEY, old, new, claim, parts=parts)
 
 
 @pytest.mark.parametrize("shortcut", ["A", "B", "none"])

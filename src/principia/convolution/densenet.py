@@ -164,7 +164,7 @@ class Transition(nn.Module):
         rng: torch.Generator | None = None,
     ) -> None:
         super().__init__()
-        self.channels = max(1, math.floor(theta * cin))
+        self.channels = math.floor(theta * cin)
         self.layer = layer(cin, self.channels, 1, pre=True, rng=rng)
 
     def forward(self, x: Maps) -> NewMaps:

@@ -15,7 +15,7 @@ f(y) = \mathrm{BN}\big(W_2*\varphi(\mathrm{BN}(W_1*y))\big) $$
 $$ (Py)_{c,i,j} = \begin{cases}y_{c,si,sj} & c\le C\\ 0 & c>C\end{cases}\ \text{(A)}, \qquad
 Py = \mathrm{BN}(W_s*y)\ \text{(B)} $$
 
-$$ \mathrm{E}\Big\Vert\prod_{j\le n}(I+\alpha J_j)v\Big\Vert^2 = (1+\alpha^2)^n\Vert v\Vert^2
+$$ \mathrm{E}\Vert\prod_{j\le n}(I+\alpha J_j)v\Vert^2 = (1+\alpha^2)^n\Vert v\Vert^2
 \quad\text{for independent}\quad (J_j)_{ab}\sim N(0,\tfrac1d) $$
 
 Symbols:
@@ -183,7 +183,9 @@ class _Block(nn.Module):
             )
         self.channels, self.branch = cout, nn.Sequential(*branch)
         self.shortcut: nn.Module | None = None
-        if shortcut == "A" or (stride == 1 and cin == cout and shortcut == "B"):
+        if shortcut != "none" and stride == 1 and cin == cout:
+            self.shortcut = nn.Identity()
+        elif shortcut == "A":
             self.shortcut = _Padded(stride, cout - cin)
         elif shortcut == "B":
             self.shortcut = layer(cin, cout, 1, stride=stride, activation=nn.Identity, rng=rng)
@@ -203,7 +205,7 @@ class _Block(nn.Module):
 
 @final
 class _Padded(nn.Module):
-    """Takes every pixel of a stride, and adds channels of zeros; else the identity."""
+    """Takes every pixel of a stride, and adds channels of zeros."""
 
     def __init__(self, stride: int, more: int) -> None:
         super().__init__()
@@ -211,9 +213,8 @@ class _Padded(nn.Module):
 
     def forward(self, x: Maps) -> NewMaps:
         """Compute the maps."""
-        if self.stride > 1:
-            x = x[:, :, ::self.stride, ::self.stride]
-        return F.pad(x, (0, 0, 0, 0, 0, self.more)) if self.more else x
+        kept = x[:, :, ::self.stride, ::self.stride]
+        return F.pad(kept, (0, 0, 0, 0, 0, self.more))
 
 
 @final
@@ -395,13 +396,6 @@ class ResNet(nn.Module):
         return take_weights("ResNet", cls.imagenet(depth, **sizes), given, _our_name)
 
 
-def need_channels(owner: str, channels: int, x: Tensor) -> None:
-    """Refuse what is no batch of pictures with so many channels."""
-    if x.ndim != 4 or x.shape[1] != channels:
-        hint = "Gray pictures need a channel: x[:, None]." if x.ndim == 3 else ""
-        raise usage_error(owner, "x", f"of shape (B, {channels}, H, W)", tuple(x.shape), hint)
-
-
 def _our_name(name: str) -> str:
     """Rename a tensor of torchvision: `layer1.0.bn2` is `groups.0.0.branch.1.norm`."""
     name = re.sub(r"^(conv|bn)1\.", r"stem.layer.\1.", name)
@@ -412,6 +406,13 @@ def _our_name(name: str) -> str:
     name = name.replace(".downsample.0.", ".shortcut.conv.")
     name = name.replace(".downsample.1.", ".shortcut.bn.")
     return re.sub(r"^fc\.", "head.", name.replace(".bn.", ".norm."))
+
+
+def need_channels(owner: str, channels: int, x: Tensor) -> None:
+    """Refuse what is no batch of pictures with so many channels."""
+    if x.ndim != 4 or x.shape[1] != channels:
+        hint = "Gray pictures need a channel: x[:, None]." if x.ndim == 3 else ""
+        raise usage_error(owner, "x", f"of shape (B, {channels}, H, W)", tuple(x.shape), hint)
 
 
 @checked

@@ -40,6 +40,11 @@ from principia.lab.pictures import Graph, Label, Plot
 from principia.lab.seeds import Seed
 
 Few = Annotated[int, Range(1, 10)]
+PUBLISHED = {
+    "depth 40": 1_019_722, "BC, depth 100": 769_162, "photographs, depth 121": 7_978_856,
+    "photographs, depth 161": 28_681_000, "photographs, depth 169": 14_149_480,
+    "photographs, depth 201": 20_013_928,
+}
 
 
 @claim(
@@ -86,7 +91,22 @@ def channels_grow_linearly(
         ),
         "block by hand": equal_to_rounding(torch.cat(found), torch.cat(expected)),
         "transition by hand": equal_to_rounding(transition(x), sum(halves) / 4),
+        "network by hand": equal_to_rounding(*_whole(rng)),
     })
+
+
+def _whole(rng: torch.Generator) -> tuple[Tensor, Tensor]:
+    """Give the scores of a network, and what torch's functions make of its weights."""
+    net: Any = DenseNet((2, 3, 1), 3, theta=0.6, channels=2, classes=4, rng=rng).double()
+    x = randn(rng, 5, 2, 9, 12)
+    y = F.conv2d(x, net.stem.layer.conv.weight, padding=1)
+    for place, block in enumerate(net.blocks):
+        if place:
+            layer = net.transitions[place - 1].layer
+            y = F.avg_pool2d(F.conv2d(_normed(y, layer.norm).relu(), layer.conv.weight), 2)
+        y = _by_hand(block, y)
+    y = _normed(y, net.last.norm).relu().mean(dim=(2, 3))
+    return net(x), F.linear(y, net.head.weight, net.head.bias)
 
 
 def _what_is_read(net: nn.Module, x: Tensor) -> tuple[list[Tensor], Tensor]:
@@ -186,7 +206,8 @@ def _connections(
     controls=[
         Control({"theta": 1.0}, ["BC, depth 100"], "transitions that keep all channels"),
         Control({"bottleneck": True}, ["depth 40"], "bottlenecks"),
-        Control({"stem": "3 x 3"}, ["depth 121, photographs"], "the stem of small pictures"),
+        Control({"stem": "3 x 3"}, [f"photographs, depth {one}" for one in IMAGENET],
+                "the stem of small pictures"),
     ],
     source="Huang, Liu, van der Maaten and Weinberger 2017, table 2; torchvision's densenet121",
 )
@@ -198,23 +219,20 @@ def parameter_counts(
     with torch.device("meta"):  # where tensors have a shape, and no memory
         plain = DenseNet(40, 12, bottleneck=bottleneck)
         small = DenseNet(100, 12, bottleneck=True, theta=theta)
-        large = DenseNet.imagenet(121)
-        if stem == "3 x 3":
-            growth, counts = IMAGENET[121]
-            large = DenseNet(
-                counts, growth, bottleneck=True, theta=0.5, classes=1000,
-                channels=Stem(3, 2 * growth),
+        nets = {"depth 40": plain, "BC, depth 100": small}
+        known: Mapping[Any, Any] = IMAGENET
+        for depth, (growth, counts) in known.items():
+            nets[f"photographs, depth {depth}"] = DenseNet.imagenet(depth) if stem == "7 x 7" else (
+                DenseNet(counts, growth, bottleneck=True, theta=0.5, channels=Stem(3, 2 * growth),
+                         classes=1000)
             )
-    found = [sum(one.numel() for one in net.parameters()) for net in (plain, small, large)]
-    published = {
-        "depth 40": 1_019_722, "BC, depth 100": 769_162, "depth 121, photographs": 7_978_856,
-    }
+    found = {name: sum(one.numel() for one in net.parameters()) for name, net in nets.items()}
     return every({
-        name: equal([one], [count], tol=0, why="a count")
-        for (name, count), one in zip(published.items(), found, strict=True)
+        name: equal([found[name]], [count], tol=0, why="a count")
+        for name, count in PUBLISHED.items()
     }).drawn(
-        Series("published", [*published], [*published.values()], "predicted", "points"),
-        Series("counted", [*published], found, style="bars"), x="network", y="parameters",
+        Series("published", [*PUBLISHED], [*PUBLISHED.values()], "predicted", "points"),
+        Series("counted", [*found], [*found.values()], style="bars"), x="network", y="parameters",
     )
 
 

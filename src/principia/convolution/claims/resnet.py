@@ -59,7 +59,8 @@ from principia.lab.seeds import Seed
 from principia.networks.residual import SkipNetwork
 
 TABLE_6 = {20: 269_722, 32: 464_154, 44: 658_586, 56: 853_018, 110: 1_727_962}
-PHOTOGRAPHS = {18: (11_689_512, 1.814), 50: (25_557_032, 4.089)}  # billions of multiplications
+PHOTOGRAPHS = {18: 11_689_512, 34: 21_797_672, 50: 25_557_032, 101: 44_549_160, 152: 60_192_808}
+BILLIONS = {50: 4.089}  # of multiplications of a photograph of 224 x 224 pixels
 EXACT = "exact: a branch of 0, or times 0"
 
 
@@ -67,10 +68,11 @@ EXACT = "exact: a branch of 0, or times 0"
     controls=[
         Control(
             {"zero_init": False},
-            ["two convolutions", "bottleneck", "no normalization", "shortcut B", "gradient"],
+            ["two convolutions", "bottleneck", "no normalization", "shortcut B", "gradient",
+             "network"],
             "branches as He draws them",
         ),
-        Control({"alpha": 0.5}, ["α = 0"], "half of each branch"),
+        Control({"alpha": 0.5}, ["α = 0", "α = 0, plain"], "half of each branch"),
     ],
     source="Goyal et al. 2017, sec. 5.1; He, Zhang, Ren and Sun 2016, CVPR, sec. 3.1",
 )
@@ -87,12 +89,14 @@ def zero_branch_is_identity(
         "no normalization": ResidualBlock(C, C, zero_init=zero_init, layer=smooth, rng=rng),
         "shortcut B": ResidualBlock(C, 2 * C, 3, shortcut="B", zero_init=zero_init, rng=rng),
         "α = 0": ResidualBlock(C, C, shortcut="B", alpha=alpha, rng=rng),
+        "α = 0, plain": ResidualBlock(C, C, shortcut="none", alpha=alpha, rng=rng),
     }
     found, expected, pictures = {}, {}, {}
     for name, block in made.items():
         pictures[name] = x = randn(rng, 4, 4 * C if name == "bottleneck" else C, 5, 7)
         found[name] = block.double()(x.requires_grad_())
         expected[name] = x.tanh() if name == "no normalization" else x.relu()
+    expected["α = 0, plain"] = torch.zeros(()).double()
     projection = drawn_anew(made["shortcut B"].shortcut, rng)
     found["shortcut B"], x = made["shortcut B"](pictures["shortcut B"]), pictures["shortcut B"]
     linear = F.conv2d(x, projection.conv.weight, stride=3)
@@ -107,6 +111,7 @@ def zero_branch_is_identity(
     slope, cotangent = expected["two convolutions"].detach() > 0, randn(rng, *y.shape)
     (gradient,) = torch.autograd.grad(y, x, cotangent)
     parts["gradient"] = equal(gradient, slope * cotangent, tol=0, why=EXACT)
+    parts |= _whole(rng, C, zero_init)
     line = torch.linspace(-2, 2, 41)
     other = ResidualBlock(C, C, rng=rng).double()(x)
     return every(parts).drawn(
@@ -115,6 +120,24 @@ def zero_branch_is_identity(
         Series("φ(x)", line, line.relu(), "predicted"), x="pixel of the input",
         y="pixel of the output",
     )
+
+
+def _whole(rng: torch.Generator, channels: int, zero_init: bool) -> dict[str, Evidence]:
+    """Compare a network of such blocks, and a layer, with what torch's functions say."""
+    def normed(x: Tensor, norm: Any) -> Tensor:
+        return F.batch_norm(x, None, None, *norm.parameters(), training=True)
+
+    block = partial(ResidualBlock, zero_init=zero_init)
+    net: Any = ResNet(2, channels=channels, width=3, classes=4, block=block, rng=rng).double()
+    layer: Any = drawn_anew(ConvLayer(channels, 4, pre=True, rng=rng), rng)
+    x = randn(rng, 5, channels, 9, 14)
+    stem = normed(F.conv2d(x, net.stem.layer.conv.weight, padding=1), net.stem.layer.norm).relu()
+    kept = F.pad(stem[:, :, ::4, ::4].mean(dim=(2, 3)), (0, 9))  # of 12 channels
+    before = F.conv2d(normed(x, layer.norm).relu(), layer.conv.weight, padding=1)
+    return {
+        "network": equal_to_rounding(net(x), F.linear(kept, net.head.weight, net.head.bias)),
+        "a layer, normalized before": equal_to_rounding(layer(x), before),
+    }
 
 
 @claim(
@@ -218,8 +241,8 @@ def parameter_counts(
     with torch.device("meta"):  # where tensors have a shape, and no memory
         nets = [ResNet((depth - 2) // 6, block=block) for depth in TABLE_6]
         small = [ResNet(1, channels=1, block=block), ResNet((1, 1, 1), channels=1, block=block)]
-        large = [_for_photographs(depth, blocks) for depth in PHOTOGRAPHS]
-        work = [sum(multiply_adds(net, (3, 224, 224)).values()) / 1e9 for net in large]
+        large = {depth: _for_photographs(depth, blocks) for depth in PHOTOGRAPHS}
+        work = [sum(multiply_adds(large[one], (3, 224, 224)).values()) / 1e9 for one in BILLIONS]
     counts, depths = [_count(net) for net in nets], [net.depth for net in nets]
     why = "a count"
     return every({
@@ -233,14 +256,13 @@ def parameter_counts(
         ),
         "one channel": equal([_count(net) for net in small], 75_002, tol=0, why=why),
         "photographs": equal(
-            [_count(net) for net in large], [one for one, _ in PHOTOGRAPHS.values()], tol=0,
-            why=why,
+            [_count(net) for net in large.values()], [*PHOTOGRAPHS.values()], tol=0, why=why
         ),
         "their depths": equal(
-            [net.depth for net in large], [*PHOTOGRAPHS], tol=0, why="their names"
+            [net.depth for net in large.values()], [*large], tol=0, why="their names"
         ),
         "billions of multiplications": equal(
-            work, [one for _, one in PHOTOGRAPHS.values()], tol=5e-4, why="as rounded in the table"
+            work, [*BILLIONS.values()], tol=5e-4, why="as rounded in the table"
         ),
     })
 

@@ -68,6 +68,7 @@ def arcs(
         else:
             tiles.append(box)
             groups.append(source)
+    holes += [Series("", [], [], "red", "line")] * (layers + 1 - len(holes))  # in every frame
     names = ["x", *map(str, range(1, layers + 1)), "scores"]
     nodes = Graph(
         [(k, 0) for k in range(layers + 2)], [], names,
