@@ -129,7 +129,8 @@ def test_batches_broadcast_and_dims_decide_what_is_a_batch():
     f, h = drawn(5, 1, 30), drawn(4, 7, seed=1)
     y = convolve(f, h, dims=1, mode="valid")
     assert y.shape == (5, 4, 24)
-    np.testing.assert_allclose(y[3, 2], np.convolve(f[3, 0].numpy(), h[2].numpy(), "valid"), atol=1e-12)
+    theirs = np.convolve(f[3, 0].numpy(), h[2].numpy(), "valid")
+    np.testing.assert_allclose(y[3, 2], theirs, atol=1e-12)
     assert convolve(f, h).shape == (5, 4, 36)  # all axes of h, which has fewer
     assert convolve(drawn(2, 3, 8, 9), drawn(3, 1, 2), dims=1).shape == (2, 3, 8, 10)
     assert convolve(torch.zeros(0, 8), torch.ones(3)).shape == (0, 10)
@@ -219,7 +220,8 @@ def test_correlation_in_numpys_and_scipys_words():
     for mode in ("full", "valid"):
         np.testing.assert_allclose(correlate(h, f, mode=mode), np.correlate(*fh, mode), atol=1e-12)
     F, H = drawn(9, 8, dtype=torch.complex128), drawn(3, 4, seed=1, dtype=torch.complex128)
-    theirs = scipy.signal.correlate(F, np.conj(H.numpy()), method="direct")  # SciPy conjugates its second
+    conjugate = np.conj(H.numpy())  # SciPy conjugates its second
+    theirs = scipy.signal.correlate(F, conjugate, method="direct")
     np.testing.assert_allclose(correlate(H, F), theirs, atol=1e-12)
     assert torch.equal(rot180(torch.arange(6).view(1, 2, 3), 2)[0],
                        torch.tensor([[5, 4, 3], [2, 1, 0]]))
