@@ -38,7 +38,7 @@ def over_places(evidence: Evidence, **rows: Any) -> Evidence:
     """Draw what was measured, what was predicted, and others, over the places of a signal."""
     roles = itertools.chain(["measured", "predicted"], itertools.repeat("other"))
     marks = [
-        Series(name.replace("_", " "), range(len(row)), row, role, None)
+        Series(name, range(len(row)), row, role, None)
         for (name, row), role in zip(rows.items(), roles, strict=False)
     ]
     return evidence.drawn(*marks[1:], marks[0], x="place", y="value")
@@ -112,6 +112,7 @@ def wrong_types(slide: Any) -> list[bool]:
     return wrong
 
 
+@functools.lru_cache(maxsize=1024)
 def multiplications(slide: Any, n: Sequence[int], m: Sequence[int], mode: Any, by: Any) -> float:
     """Count the multiplications that torch is asked for, on tensors that hold no numbers."""
     f, h = torch.empty(n, device="meta"), torch.empty(m, device="meta")

@@ -105,7 +105,8 @@ def commutative_and_associative(
             nested.append((by(by(f, g), h), by(f, by(g, h))))
     one, other = commuting[0]
     return every({
-        "f*h = h*f": measured.over_places(measured.same(commuting), f_by_h=one, h_by_f=other),
+        "f*h = h*f": measured.over_places(
+            measured.same(commuting), **{"f * h": one, "h * f": other}),
         "(f*g)*h = f*(g*h)": measured.same(nested),
     })
 
@@ -181,13 +182,13 @@ def pooling_makes_it_invariant(
 
 @claim(
     control={"room": False}, source="Bracewell 1978, ch. 6; Stockham 1966", headline=True,
-    sees="The spectrum of the filtered signal is the product of two spectra, wave by wave.",
+    sees="The product of two spectra comes back as f * h; without room its tail wraps round.",
 )
 def convolution_theorem(
     seed: Seed, *, length: Length = 60, taps: Taps = 8, room: bool = True
 ) -> Evidence:
     r"""$\mathcal F(f*h)=\mathcal F(f)\,\mathcal F(h)$, with zeros up to $n+m-1$ places."""
-    rng, products, ours, shown = seed.torch(), [], [], []
+    rng, products, ours, shown = seed.torch(), [], [], {}
     for f, h in measured.along_axes(rng, length, taps):
         sizes = [a + b - 1 if room else a for a, b in zip(f.shape, h.shape, strict=True)]
         exact = scipy.signal.convolve(f.numpy(), h.numpy(), method="direct")
@@ -195,14 +196,10 @@ def convolution_theorem(
         found = np.fft.fftn(f, sizes) * np.fft.fftn(h, sizes)
         products.append((found, np.fft.fftn(begun)))
         ours.append((convolve(f, h, method="fft", mode=mode), begun))
-        shown += [found, np.fft.fftn(exact, [8 * one for one in exact.shape])]
-    coarse, fine = (np.abs(one[: len(one) // 2]) for one in shown[:2])
-    at, between = (np.arange(len(one)) / len(one) / 2 for one in (coarse, fine))
+        shown = shown or {
+            "the product, taken back": np.fft.ifft(found).real, "f * h": exact, "f": f}
     return every({
-        "products of spectra": measured.same(products).drawn(
-            Series("spectrum of f * h", between, fine, "predicted"),
-            Series("product of two spectra", at, coarse),
-            x="frequency, cycles a place", y="strength"),
+        "products of spectra": measured.over_places(measured.same(products), **shown),
         "convolve": measured.same(ours),
     })
 
@@ -302,7 +299,8 @@ def linear_equivariant_is_convolution(
     found = convolve(x, answer, mode="circular", dims=1)
     return every({
         "from its answer to a pulse": measured.over_places(
-            measured.same([(found, T(x))]), f_by_the_answer=found[0], T_f=T(x)[0], answer=answer),
+            measured.same([(found, T(x))]), **{"f * answer": found[0], "Tf": T(x)[0]},
+            answer=answer),
         "commutes with shifts": said.at_most(
             [shift_error(T, x, delta) for delta in range(1, n)], 1e-12, why=measured.ROUNDING),
         "is_linear": equal(is_linear(T, n, rng=rng), 1, tol=0, why="yes or no"),
