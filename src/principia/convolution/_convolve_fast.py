@@ -80,8 +80,7 @@ def plan(n: Sequence[int], m: Sequence[int], mode: Mode) -> tuple[tuple[int, ...
         return tuple(n), 1
     sizes = []
     for a, b in zip(n, m, strict=True):
-        start, length = kept(a, b, mode)
-        need = max(start + length, a + b - 1 - start)  # what wraps round hits what is not kept
+        need = a + b - 1 - kept(a, b, mode)[0]  # what wraps round falls on what is not kept
         sizes.append(scipy.fft.next_fast_len(need, real=True))
     plans: list[tuple[tuple[int, ...], int]] = [(tuple(sizes), 1)]
     if len(n) == 1:

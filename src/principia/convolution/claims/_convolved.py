@@ -23,6 +23,12 @@ SHAPES = (
     ((500,), (3,)), ((500,), (90,)), ((3000,), (70,)), ((100_000,), (30,)), ((77,), (70,)),
     ((40, 50), (3, 4)), ((40, 50), (20, 9)), ((9, 8, 10), (2, 2, 2)), ((16, 20, 12), (7, 5, 6)),
 )
+ROOM = 3 * 2048 * 11 + 4 * 64 * 17  # of 64 x 32 places: three transforms and a product
+BY_HAND = (  # what the transform takes: no place more than the result needs, or blocks of 16 places
+    ((60, 30), (5, 3), "full", ROOM), ((64, 32), (5, 3), "valid", ROOM),
+    ((62, 31), (5, 3), "same", ROOM), ((64, 32), (5, 3), "circular", ROOM),
+    ((60,), (5,), "full", (1 + 2 * 5) * 16 * 4 + 5 * 4 * 9),
+)
 METHODS = ("auto", "direct", "fft")
 ROUNDING = "sums of products in float64, which may be added in another order"
 
@@ -98,7 +104,7 @@ def gradients(rng: torch.Generator, slide: Any) -> Iterator[tuple[Tensor, np.nda
 
 
 def wrong_types(slide: Any) -> list[bool]:
-    """Tell for pairs of types whether the numbers or the type of the result are wrong."""
+    """Tell for pairs of types, and empty batches, whether something is wrong with the result."""
     half, single, double = torch.bfloat16, torch.float32, torch.float64
     f, h, wrong = torch.tensor([1, 2, -3, 5]), torch.tensor([2, 0, 1]), []
     for first, second, kind in (
@@ -109,6 +115,9 @@ def wrong_types(slide: Any) -> list[bool]:
             y = slide(f.to(first), h.to(second), method=method)
             exact = torch.as_tensor(np.convolve(f.numpy(), h.numpy()))
             wrong.append(y.dtype != kind or float((y - exact).abs().max()) > 1e-4)
+    for method, ones in itertools.product(METHODS, (torch.ones(4, 3), torch.ones(1, 3))):
+        y = slide(torch.ones(0, 1, 5), ones, method=method, mode="valid", dims=1)
+        wrong.append(y.shape != (0, len(ones), 3))
     return wrong
 
 
@@ -139,6 +148,10 @@ class _Counted(TorchDispatchMode):
 def counts(slide: Any, cost: Any) -> tuple[Any, ...]:
     """Give what is said to be multiplied by both methods, what is, and what is by default."""
     told, seen, auto = [], [], []
+    for n, m, mode, by_hand in BY_HAND:
+        told.append([cost(n, m, mode=mode)["direct"], by_hand])
+        seen.append([multiplications(slide, n, m, mode, by) for by in ("direct", "fft")])
+        auto.append(min(seen[-1]))
     for (n, m), mode in itertools.product(SHAPES, ("full", "same", "valid", "circular")):
         told.append([*cost(n, m, mode=mode).values()])
         *both, chosen = (multiplications(slide, n, m, mode, by) for by in ("direct", "fft", "auto"))
