@@ -179,12 +179,14 @@ def _convolved(owner: str, f: Tensor, h: Tensor, mode: Mode, method: Method, dim
         dtype = torch.get_default_dtype()
     work = torch.promote_types(dtype, torch.float32)  # half precision is for keeping numbers
     chosen = _cheaper(n, m, mode) if method == "auto" else method
+    if not (f.numel() and h.numel()):
+        chosen = "direct"  # there is no transform of an empty batch
     by = direct if chosen == "direct" else by_spectra
     return by(f.to(work), h.to(work), mode, dims).to(dtype)
 
 
 @functools.lru_cache(maxsize=256)
-def _cheaper(n: Sequence[int], m: Sequence[int], mode: Mode) -> str:
+def _cheaper(n: tuple[int, ...], m: tuple[int, ...], mode: Mode) -> str:
     cost = convolution_cost(n, m, mode=mode)
     return "direct" if cost["direct"] <= cost["fft"] else "fft"
 

@@ -42,7 +42,7 @@ def same(pairs: Iterable[tuple[Any, Any]], tol: float = 1e-11) -> Evidence:
 
 def over_places(evidence: Evidence, **rows: Any) -> Evidence:
     """Draw what was measured, what was predicted, and others, over the places of a signal."""
-    roles = itertools.chain(["measured", "predicted"], itertools.repeat("other"))
+    roles: Any = itertools.chain(["measured", "predicted"], itertools.repeat("other"))
     marks = [
         Series(name, range(len(row)), row, role, None)
         for (name, row), role in zip(rows.items(), roles, strict=False)

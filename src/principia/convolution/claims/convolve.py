@@ -79,11 +79,12 @@ def matches_reference(
         ]
         parts[name] = measured.same(pairs, 1e-10)
         if dims == 1:
-            one, exact = (side[0, :80].real for side in pairs[0])
+            one, exact = (torch.as_tensor(side)[0, :80].real for side in pairs[0])
             parts[name] = measured.over_places(parts[name], **{op: one}, SciPy=exact)
     return every({
         **parts, "gradients": measured.same(measured.gradients(rng, slide)),
-        "types, empty batches": said.never(measured.wrong_types(slide), why="whole numbers fit in all types"),
+        "types, empty batches": said.never(
+            measured.wrong_types(slide), why="whole numbers fit into all types"),
     })
 
 

@@ -99,7 +99,8 @@ def _kernel(name: str, width: int, angle: int) -> Tensor:
         return h / h.sum()
     if name == "echo":
         shift = round(width / 2 * math.cos(turn)), -round(width / 2 * math.sin(turn))
-        return sum(pulse.roll((way * shift[1], way * shift[0]), (0, 1)) for way in (-1, 1)) / 2
+        moved = [pulse.roll((way * shift[1], way * shift[0]), (0, 1)) for way in (-1, 1)]
+        return torch.stack(moved).mean(dim=0)
     bell = torch.exp(-(along**2 + across**2) / (2 * (long / 1.5) ** 2))
     if name == "edge":
         slope = along * bell
@@ -157,25 +158,24 @@ def filters_on_a_photograph(
     names, hidden = [*kernels], torch.stack([*kernels.values()])
     filtered = convolve(photo[:, None], hidden, mode="valid", dims=2)  # (3, kernels, H, W)
     learned = learned_kernels(photo, filtered)
-    rng, levels, errors = run.seed.child("noise").torch(), (0.001, 0.003, noise, 0.03, 0.1), {}
+    rng, levels, found = run.seed.child("noise").torch(), (0.001, 0.003, noise, 0.03, 0.1), {}
     drawn, spread = randn(rng, *filtered.shape), filtered.std((0, 2, 3), keepdim=True)
     for level in run.steps(sorted({*levels}), "noise"):
-        again = learned_kernels(photo, filtered + level * spread * drawn)
-        errors[level] = _errors(again, hidden)
-        if level == noise:
-            noisy = again
+        found[level] = learned_kernels(photo, filtered + level * spread * drawn)
+    errors = {level: _errors(one, hidden) for level, one in found.items()}
     single = photo.float()
     direct, fft = (
         convolve(single[:, None], hidden.float(), dims=2, method=method)
         for method in ("direct", "fft"))
     run.record(
-        kernel_error=_errors(learned, hidden).max(), noisy_kernel_error=errors[noise].max(),
-        fft_difference=(direct - fft).abs().max() / direct.abs().max(),
+        kernel_error=float(_errors(learned, hidden).max()),
+        noisy_kernel_error=float(errors[noise].max()),
+        fft_difference=float((direct - fft).abs().max() / direct.abs().max()),
     )
     for name, error in zip(names, errors[noise], strict=True):
-        run.record(**{f"noisy_{name}_error": error})
+        run.record(**{f"noisy_{name}_error": float(error)})
     run.figure("filters", _filters(photo, filtered, kernels))
-    run.figure("learned", _learned(names, hidden, learned, noisy, noise))
+    run.figure("learned", _learned(names, hidden, learned, found[noise], noise))
     curves = [
         Series(name, [*errors], [float(one[place]) for one in errors.values()], "other")
         for place, name in enumerate(names)
@@ -199,9 +199,7 @@ def _kernels(seed: Seed) -> dict[str, Tensor]:
     }
 
 
-def learned_kernels(
-    photo: Tensor, filtered: Tensor, taps: int = TAPS
-) -> Tensor:
+def learned_kernels(photo: Tensor, filtered: Tensor, taps: int = TAPS) -> Tensor:
     r"""Find kernels (K, taps, taps) by least squares from a photograph and its filtered copies.
 
     Every place is an equation: its neighborhood times the flipped kernel is the filtered value. The
