@@ -107,50 +107,6 @@ def convolve(
     return _convolved("convolve", f, h, mode, method, _axes("convolve", f, h, dims))
 
 
-@checked
-def correlate(
-    h: Shaped[Tensor, "..."], f: Shaped[Tensor, "..."], *, mode: Mode = "full",
-    method: Method = "auto", dims: Dims = None,
-) -> Inexact[Tensor, "..."]:
-    r"""Slides a kernel over signals as it is, $\sum_th[t]\,f[u+t]$; nothing is conjugated.
-
-    The full result begins at $u=1-m$, where the last entry of the kernel meets the first sample,
-    the circular one at $u=0$. With "valid" it is what torch's convolutions compute.
-
-    Args:
-        h: Kernels.
-        f: Signals.
-        mode: What is kept; see `convolve`.
-        method: How it is computed; see `convolve`.
-        dims: Along how many axes; see `convolve`.
-
-    Example:
-        >>> correlate(torch.tensor([1.0, 10.0]), torch.tensor([1.0, 2.0, 3.0]))
-        tensor([10., 21., 32.,  3.])
-    """
-    dims = _axes("correlate", f, h, dims)
-    y = _convolved("correlate", f, rot180(h, dims), mode, method, dims)
-    if mode != "circular":
-        return y
-    back = [1 - m for m in h.shape[-dims:]]  # the flipped kernel ends at 0, not at m - 1
-    return y.roll(back, dims=tuple(range(-dims, 0)))
-
-
-@checked
-def rot180(x: Shaped[Tensor, "*size"], dims: Dims = None) -> Shaped[Tensor, "*size"]:
-    """Turns a kernel round: flips its last axes, by default all of them.
-
-    Args:
-        x: The kernel, or many.
-        dims: How many of the last axes.
-
-    Example:
-        >>> rot180(torch.tensor([[1, 2], [3, 4]])).tolist()
-        [[4, 3], [2, 1]]
-    """
-    return x.flip(tuple(range(-(x.ndim if dims is None else dims), 0)))
-
-
 def _axes(owner: str, f: Tensor, h: Tensor, dims: int | None) -> int:
     """Say along how many axes to convolve, where signals and kernels fit each other."""
     found = min(f.ndim, h.ndim) if dims is None else dims
@@ -196,6 +152,50 @@ def _need_shorter(owner: str, n: Sequence[int], m: Sequence[int], mode: Mode) ->
         domain = f"at most as long as the signal, {tuple(n)}, where the mode is {mode}"
         hint = "Take mode='full', or exchange the two."
         raise usage_error(owner, "the kernel", domain, tuple(m), hint)
+
+
+@checked
+def correlate(
+    h: Shaped[Tensor, "..."], f: Shaped[Tensor, "..."], *, mode: Mode = "full",
+    method: Method = "auto", dims: Dims = None,
+) -> Inexact[Tensor, "..."]:
+    r"""Slides a kernel over signals as it is, $\sum_th[t]\,f[u+t]$; nothing is conjugated.
+
+    The full result begins at $u=1-m$, where the last entry of the kernel meets the first sample,
+    the circular one at $u=0$. With "valid" it is what torch's convolutions compute.
+
+    Args:
+        h: Kernels.
+        f: Signals.
+        mode: What is kept; see `convolve`.
+        method: How it is computed; see `convolve`.
+        dims: Along how many axes; see `convolve`.
+
+    Example:
+        >>> correlate(torch.tensor([1.0, 10.0]), torch.tensor([1.0, 2.0, 3.0]))
+        tensor([10., 21., 32.,  3.])
+    """
+    dims = _axes("correlate", f, h, dims)
+    y = _convolved("correlate", f, rot180(h, dims), mode, method, dims)
+    if mode != "circular":
+        return y
+    back = [1 - m for m in h.shape[-dims:]]  # the flipped kernel ends at 0, not at m - 1
+    return y.roll(back, dims=tuple(range(-dims, 0)))
+
+
+@checked
+def rot180(x: Shaped[Tensor, "*size"], dims: Dims = None) -> Shaped[Tensor, "*size"]:
+    """Turns a kernel round: flips its last axes, by default all of them.
+
+    Args:
+        x: The kernel, or many.
+        dims: How many of the last axes.
+
+    Example:
+        >>> rot180(torch.tensor([[1, 2], [3, 4]])).tolist()
+        [[4, 3], [2, 1]]
+    """
+    return x.flip(tuple(range(-(x.ndim if dims is None else dims), 0)))
 
 
 @checked
@@ -322,6 +322,20 @@ def fourier(
     return u, step * torch.exp(-2j * math.pi * u * t[0]) * spectrum  # t[0]: where f begins
 
 
+def _distance(owner: str, t: Tensor) -> float:
+    steps = t.diff()
+    if len(t) < 2 or not bool(steps[0] > 0) or not torch.allclose(
+        steps, (t[-1] - t[0]) / (len(t) - 1), rtol=1e-3, atol=0
+    ):
+        raise usage_error(owner, "t", "increasing places at equal distances", t,
+                          "Take torch.linspace.")
+    return float(t[-1] - t[0]) / (len(t) - 1)
+
+
+def _frequencies(t: Tensor, step: float) -> Tensor:
+    return torch.fft.fftshift(torch.fft.fftfreq(len(t), step, dtype=t.dtype, device=t.device))
+
+
 def inverse_fourier(
     transform: Inexact[Tensor, "*B n"], t: Float[Tensor, " n"]
 ) -> Complex[Tensor, "*B n"]:
@@ -339,20 +353,6 @@ def inverse_fourier(
     step = _distance("inverse_fourier", t)
     waves = torch.exp(2j * math.pi * _frequencies(t, step) * t[0])
     return torch.fft.ifft(torch.fft.ifftshift(transform * waves, dim=-1)) / step
-
-
-def _distance(owner: str, t: Tensor) -> float:
-    steps = t.diff()
-    if len(t) < 2 or not bool(steps[0] > 0) or not torch.allclose(
-        steps, (t[-1] - t[0]) / (len(t) - 1), rtol=1e-3, atol=0
-    ):
-        raise usage_error(owner, "t", "increasing places at equal distances", t,
-                          "Take torch.linspace.")
-    return float(t[-1] - t[0]) / (len(t) - 1)
-
-
-def _frequencies(t: Tensor, step: float) -> Tensor:
-    return torch.fft.fftshift(torch.fft.fftfreq(len(t), step, dtype=t.dtype, device=t.device))
 
 
 @checked

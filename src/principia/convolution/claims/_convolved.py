@@ -47,7 +47,7 @@ def over_places(evidence: Evidence, **rows: Any) -> Evidence:
         Series(name, range(len(row)), row, role, None)
         for (name, row), role in zip(rows.items(), roles, strict=False)
     ]
-    return evidence.drawn(*marks[1:], marks[0], x="place", y="value")
+    return evidence.drawn(*marks[1:], marks[0], x="place", y="height of the signal")
 
 
 def drawn(rng: torch.Generator, shape: Sequence[int], cplx: bool) -> Tensor:

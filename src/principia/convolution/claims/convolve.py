@@ -79,7 +79,7 @@ def matches_reference(
         ]
         parts[name] = measured.same(pairs, 1e-10)
         if dims == 1:
-            one, exact = (torch.as_tensor(side)[0, :80].real for side in pairs[0])
+            one, exact = (torch.as_tensor(side).flatten()[:80] for side in pairs[0])
             parts[name] = measured.over_places(parts[name], **{op: one}, SciPy=exact)
     return every({
         **parts, "gradients": measured.same(measured.gradients(rng, slide)),
@@ -140,7 +140,7 @@ def shift_equivariant(
             Series("f * h", u, at @ bell(t), "gray"),
             Series("f * h, then shifted", u, later @ bell(t), "predicted"),
             Series(f"f shifted, then * h ({form})", u, at @ bell(t + sign * delta)),
-            x="u", y="value"),
+            x="u", y="height of the function"),
         "shift_error of a filter": said.at_most(
             [shift_error(T, x, 3), shift_error(partial(T, h=stamp), x, (-2, 5)),
              shift_error(torch.zeros_like, x, 3)], 1e-14, why=measured.ROUNDING),
@@ -194,11 +194,11 @@ def convolution_theorem(
         sizes = [a + b - 1 if room else a for a, b in zip(f.shape, h.shape, strict=True)]
         exact = scipy.signal.convolve(f.numpy(), h.numpy(), method="direct")
         begun, mode = exact[tuple(map(slice, sizes))], "full" if room else "circular"
-        found = np.fft.fftn(f, sizes) * np.fft.fftn(h, sizes)
+        found = torch.fft.fftn(f, sizes) * torch.fft.fftn(h, sizes)
         products.append((found, np.fft.fftn(begun)))
         ours.append((convolve(f, h, method="fft", mode=mode), begun))
         shown = shown or {
-            "the product, taken back": np.fft.ifft(found).real, "f * h": exact, "f": f}
+            "the product, taken back": torch.fft.ifftn(found).real, "f * h": exact, "f": f}
     return every({
         "products of spectra": measured.over_places(measured.same(products), **shown),
         "convolve": measured.same(ours),
@@ -386,7 +386,7 @@ def toeplitz_is_convolution(
     return every({
         "product with a signal": measured.same([(H @ f, on_line[k])]).pictured(Panels((
             Plot((Matrix(H, signed=True),), title="H: a number on each diagonal"),
-            Plot(marks, x="k", y="value", title=f"counted from {first}"),
+            Plot(marks, x="k", y="entry", title=f"counted from {first}"),
         ), legend=True)),
         "entries": equal(H, scipy.linalg.toeplitz(column, row), tol=0, why="copies"),
         "transposed": measured.same([(H.mT @ v, correlate(h, v, mode="valid"))]),
@@ -417,7 +417,7 @@ def gaussians(
     return every({
         "its own transform": equal(found, bell(u, scale) + 0j, tol=1e-8, why=FADES).drawn(
             Series(f"exp(-{exponent}) at u", u[near], bell(u[near], scale), "predicted"),
-            Series("its transform", u[near], found.real[near]), x="u", y="value"),
+            Series("its transform", u[near], found.real[near]), x="u", y="height"),
         "back again": equal(
             inverse_fourier(bell(u, scale), t), bell(t, scale) + 0j, tol=1e-8, why=FADES),
         "width of a sum": equal(variance, 5 if adds == "variances" else 9, tol=1e-6, why=FADES),
@@ -460,7 +460,7 @@ def integral_operators_are_linear(
     return every({
         "linear": equal_to_rounding(together, apart).drawn(
             Series("α Tf + β Tg", t, apart, "predicted"), Series("T(α f + β g)", t, together),
-            x="u", y="value"),
+            x="u", y="height of the function"),
         "is_linear": equal(is_linear(T, n, rng=rng), 1, tol=0, why="yes or no"),
         "polynomials, by Gauss": measured.same([(by_gauss, powers(u) @ mix @ moments)]),
         "lines, by trapezia": measured.same(

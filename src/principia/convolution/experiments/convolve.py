@@ -199,27 +199,6 @@ def _kernels(seed: Seed) -> dict[str, Tensor]:
     }
 
 
-def learned_kernels(photo: Tensor, filtered: Tensor, taps: int = TAPS) -> Tensor:
-    r"""Find kernels (K, taps, taps) by least squares from a photograph and its filtered copies.
-
-    Every place is an equation: its neighborhood times the flipped kernel is the filtered value. The
-    equations of each color are first reduced to a triangle, which saves memory.
-
-    Args:
-        photo: (C, H, W).
-        filtered: What kernels made of it with "valid" (C, K, H - taps + 1, W - taps + 1).
-        taps: Places of the kernels a side.
-    """
-    unknowns, triangles = taps**2, []
-    for color, copies in zip(photo, filtered, strict=True):
-        patches = color.unfold(0, taps, 1).unfold(1, taps, 1).reshape(-1, unknowns)
-        equations = torch.cat([patches, copies.flatten(1).mT], dim=1)
-        triangles.append(torch.linalg.qr(equations, mode="r").R)
-    rows = torch.cat(triangles)
-    solution = torch.linalg.lstsq(rows[:, :unknowns], rows[:, unknowns:]).solution
-    return rot180(solution.mT.unflatten(1, (taps, taps)), 2)
-
-
 def _errors(found: Tensor, hidden: Tensor) -> Tensor:
     """Compare kernels, each relative to its own length."""
     return (found - hidden).flatten(1).norm(dim=1) / hidden.flatten(1).norm(dim=1)
@@ -269,3 +248,24 @@ def _cost(size: Any) -> Plot:
         Series("direct", taps, direct, "blue", "line"), Series("FFT", taps, fft, "orange", "line"),
         Rule(f"auto changes at {cross} x {cross}", x=cross - 0.5, role="gray"),
     ), "width of a square kernel", "multiplications a pixel", "y")
+
+
+def learned_kernels(photo: Tensor, filtered: Tensor, taps: int = TAPS) -> Tensor:
+    r"""Find kernels (K, taps, taps) by least squares from a photograph and its filtered copies.
+
+    Every place is an equation: its neighborhood times the flipped kernel is the filtered value. The
+    equations of each color are first reduced to a triangle, which saves memory.
+
+    Args:
+        photo: (C, H, W).
+        filtered: What kernels made of it with "valid" (C, K, H - taps + 1, W - taps + 1).
+        taps: Places of the kernels a side.
+    """
+    unknowns, triangles = taps**2, []
+    for color, copies in zip(photo, filtered, strict=True):
+        patches = color.unfold(0, taps, 1).unfold(1, taps, 1).reshape(-1, unknowns)
+        equations = torch.cat([patches, copies.flatten(1).mT], dim=1)
+        triangles.append(torch.linalg.qr(equations, mode="r").R)
+    rows = torch.cat(triangles)
+    solution = torch.linalg.lstsq(rows[:, :unknowns], rows[:, unknowns:]).solution
+    return rot180(solution.mT.unflatten(1, (taps, taps)), 2)
