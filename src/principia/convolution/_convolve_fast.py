@@ -68,7 +68,7 @@ def by_spectra(f: Tensor, h: Tensor, mode: Mode, dims: int) -> Tensor:
 
 def _product_of_spectra(f: Tensor, h: Tensor, sizes: Sequence[int]) -> Tensor:
     """Convolve in a circle of a size, by a real transform where both are real."""
-    real, axes = not (f.is_complex() or h.is_complex()), tuple(range(-len(sizes), 0))
+    real, axes = not f.is_complex(), tuple(range(-len(sizes), 0))
     there, back = (torch.fft.rfftn, torch.fft.irfftn) if real else (torch.fft.fftn, torch.fft.ifftn)
     return back(there(f, sizes, axes) * there(h, sizes, axes), sizes, axes)
 

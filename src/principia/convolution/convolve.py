@@ -402,7 +402,7 @@ def shift_error(T: Map, x: Inexact[Tensor, "..."], delta: int | tuple[int, ...])
         hint = "Convolve with mode='circular'."
         raise usage_error("shift_error", "T", domain, f"shape {tuple(y.shape)}", hint)
     gap, size = (
-        float(one.detach().abs().square().sum()) ** 0.5 for one in (moved - y.roll(by, axes), y))
+        torch.linalg.vector_norm(one).item() for one in (moved - y.roll(by, axes), y))
     return gap / size if gap else 0.0
 
 

@@ -27,6 +27,7 @@ ROOM = 3 * 2048 * 11 + 4 * 64 * 17  # of 64 x 32 places: three transforms and a 
 BY_HAND = (  # what the transform takes: no place more than the result needs, or blocks of 16 places
     ((60, 30), (5, 3), "full", ROOM), ((64, 32), (5, 3), "valid", ROOM),
     ((62, 31), (5, 3), "same", ROOM), ((64, 32), (5, 3), "circular", ROOM),
+    ((73, 30), (5, 3), "full", 3 * 2560 * math.log2(2560) + 4 * 80 * 17),  # 77 is no fast length
     ((60,), (5,), "full", (1 + 2 * 5) * 16 * 4 + 5 * 4 * 9),
 )
 METHODS = ("auto", "direct", "fft")

@@ -324,13 +324,14 @@ def correlation_is_flipped_convolution(
     kernel: Literal["drawn", "the signal"] = "drawn",
 ) -> Evidence:
     r"""$(h\star f)[u]=(\bar h*f)[u]$ with $\bar h[t]=h[-t]$; torch's convolutions are this one."""
-    rng, n = seed.torch(), length
-    flip: Any = rot180 if flipped else lambda h: h
+    rng, n, flip = seed.torch(), length, rot180 if flipped else torch.clone
     drawn = measured.along_axes(rng, n, taps)
     f, h = drawn[0]
     pairs = [(correlate(h, f, mode=mode), convolve(f, flip(h), mode=mode))
              for f, h in drawn for mode in MODES[:3]]
-    theirs = [(conv(f[None, None], h[None, None])[0, 0], correlate(h, f, mode="valid"))
+    bank = randn(rng, 2, taps)
+    theirs = [(F.conv1d(f[None], bank[:, None]), correlate(bank, f, mode="valid", dims=1))]
+    theirs += [(conv(f[None, None], h[None, None])[0, 0], correlate(h, f, mode="valid"))
               for (f, h), conv in zip(drawn, (F.conv1d, F.conv2d, F.conv3d), strict=True)]
     circle = correlate(h, f, mode="circular")
     sums = [sum(h[t] * f[u + t] for t in range(taps) if 0 <= u + t < n)
