@@ -13,11 +13,9 @@ from principia.lab.data.mnist import mnist
 from principia.lab.racing import race, within
 from principia.lab.runs.exporting import onnx_bytes
 
-
 TAPS = 500
 PICTURES, INPUTS, OUTPUTS, KERNEL = 64, 16, 32, 3
 SUMS = within(1e-4, why="float32 sums of 144 products in another order")
-
 
 
 @race(
