@@ -48,6 +48,7 @@ from principia.lab.params import PositiveFloat, PositiveInt, checked, usage_erro
 
 Array = np.ndarray
 ALL_SUBSETS, SOME_SUBSETS = 20_000, 2_000  # looked at one by one; else so many random ones
+MOST_SIGNS = 10**8  # entries of the sign matrix: 100 MB
 BLOCK = 2**22  # numbers in one batch of small matrices: 32 MB
 CACHED = 2**16  # numbers of a table that is worked on in several steps: 512 KB
 
@@ -151,9 +152,9 @@ def dichotomies(
 
 
 def _need_few(s: int, n: int, most: int) -> None:
-    expected, signs = cover_count(s, n), 10**8  # entries of the sign matrix: 100 MB
-    if expected > most or expected * s > signs:
-        domain = f"of at most {most} dichotomies and {signs} signs"
+    expected = cover_count(s, n)
+    if expected > most or expected * s > MOST_SIGNS:
+        domain = f"of at most {most} dichotomies and {MOST_SIGNS} signs"
         got = f"{s} points in {n} dimensions: C(s, n) = {expected}"
         raise usage_error("dichotomies", "X", domain, got, "Take fewer points, or raise most.")
 
