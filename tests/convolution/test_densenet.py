@@ -197,8 +197,8 @@ def test_weights_of_a_block_are_drawn_by_their_sources():
     figure = shown._weights(net, 3, 2)
     table = figure.data[0].z[::-1]  # drawn from below
     sizes = [layer[0].conv.weight.detach().abs() for layer in net.blocks[0].layers]
-    means = [[float(weight[:, part].mean()) for part in (slice(16), slice(16, 18), slice(18, 20))]
-             for weight in sizes[2:]][0]
+    parts = slice(16), slice(16, 18), slice(18, 20)
+    means = [float(sizes[2][:, part].mean()) for part in parts]
     for source, mean in enumerate(means):
         assert table[source][2] == pytest.approx(mean / max(means), rel=1e-3)
     assert table[0][0] == 1
