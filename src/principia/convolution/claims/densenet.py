@@ -85,7 +85,8 @@ def channels_grow_linearly(
             why="counts, and the convolutions of a layer",
         ),
         "channels of depth 40": equal(
-            [*widths, net.head.in_features, transition.channels], [*behind, 448, 2], tol=0, why="counts"
+            [*widths, net.head.in_features, transition.channels], [*behind, 448, 2], tol=0,
+            why="counts",
         ).drawn(
             Series(join, range(36), widths),
             Series("16 + 12 l", range(36), behind, "predicted"),
