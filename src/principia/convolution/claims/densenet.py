@@ -58,32 +58,35 @@ def channels_grow_linearly(
     r"""Behind $l$ layers there are $k_0+kl$ channels: 448 in the network of depth 40."""
     rng, found, expected, read = seed.torch(), [], [], []
     tanh = partial(ConvLayer, norm=nn.Identity, activation=nn.Tanh)
-    for bottleneck, layer in ((False, ConvLayer), (True, ConvLayer), (True, tanh)):
-        block = DenseBlock2d(
-            cin, growth, layers, bottleneck=bottleneck, layer=layer, rng=rng
-        )
+    for convolutions, layer in ((1, ConvLayer), (2, ConvLayer), (2, tanh)):
+        parts: Any = {"bottleneck": True} if convolutions == 2 else {}
+        block: Any = DenseBlock2d(cin, growth, layers, layer=layer, rng=rng, **parts)
         x = randn(rng, 4, cin, 5, 7)
         drawn_anew(block, rng)
         seen, y = _what_is_read(block, x)
         channels = [len(one[0]) for one in seen]
-        read.append([*channels, y.shape[1], block.channels])
+        read.append([*channels, y.shape[1], block.channels, len(block.layers[-1])])
         found.append(y.flatten())
         expected.append(_by_hand(block, x, plain=layer is tanh).flatten())
     with torch.device("meta"):
         net = DenseNet(40, 12)
         widths = [len(one[0]) for one in _what_is_read(net, torch.zeros(1, 3, 8, 8))[0]]
     if join == "add":  # a layer could only add what has as many channels
-        read, widths = [[cin] * (layers + 2)] * 3, [16] * 36
+        read, widths = [[cin] * (layers + 3)] * 3, [16] * 36
     rule = [cin + growth * number for number in range(layers + 1)]
     behind = [16 + 12 * number for number in range(36)]
-    transition = drawn_anew(Transition(5, 0.5, rng=rng), rng)
+    transition: Any = drawn_anew(Transition(5, 0.5, rng=rng), rng)  # 2.5 channels are 2
     x = randn(rng, 4, 5, 6, 9)
     mixed = F.conv2d(_normed(x, transition.layer.norm).relu(), transition.layer.conv.weight)
     halves = [mixed[:, :, i:6:2, j:8:2] for i in (0, 1) for j in (0, 1)]
     return every({
-        "channels that layers read": equal(read, [[*rule, rule[-1]]] * 3, tol=0, why="counts"),
+        "channels that layers read": equal(
+            read, [[*rule, rule[-1], one] for one in (1, 2, 2)], tol=0,
+            why="counts, and the convolutions of a layer",
+        ),
         "channels of depth 40": equal(
-            [*widths, net.head.in_features], [*behind, 448], tol=0, why="counts"
+            [*widths, net.head.in_features, transition.channels], [*behind, 448, 2], tol=0,
+            why="counts",
         ).drawn(
             Series(join, range(36), widths),
             Series("16 + 12 l", range(36), behind, "predicted"),
@@ -278,7 +281,8 @@ def _ways_back(
 ) -> _Ways:
     """Look at what comes back to each layer with and without its maps in the output."""
     rng, made, sizes = seed.torch(), [], []
-    block = DenseBlock2d(2, growth, layers, bottleneck=True, checkpoint=checkpoint, rng=rng)
+    more: Any = {"checkpoint": True} if checkpoint else {}
+    block = DenseBlock2d(2, growth, layers, bottleneck=True, rng=rng, **more)
     drawn_anew(block, rng)
     handles = [
         layer.register_forward_hook(lambda *given: made.append(given[2]))

@@ -215,7 +215,10 @@ def _count(net: nn.Module) -> int:
 
 
 def _weights(model: DenseNet, layers: int, growth: int) -> Any:
-    """Draw the mean size of the weights with which each layer reads each source, block by block."""
+    """Draw how large the weights are with which each layer reads each source, block by block.
+
+    The largest of each layer is 1: later layers read more channels, and have smaller weights.
+    """
     blocks: Any = model.blocks
     plots = []
     for number, block in enumerate(blocks, start=1):
@@ -226,10 +229,10 @@ def _weights(model: DenseNet, layers: int, growth: int) -> Any:
             parts = [weight[:enters], *weight[enters:].split(growth)]
             for source, part in enumerate(parts):
                 table[source, reader] = part.mean()
-        names = ["x", *map(str, range(1, layers))]
+        rows, columns = ["x", *map(str, range(1, layers))], [str(k + 1) for k in range(layers)]
+        table = table / table.nan_to_num().amax(dim=0)
         plots.append(Plot(
-            (Matrix(table / table.nan_to_num().max(), names, [str(k + 1) for k in range(layers)],
-                    low=0, high=1, written=layers < 8),),
+            (Matrix(table, rows, columns, low=0, high=1, written=layers < 8),),
             x="layer that reads", y="layer that is read", title=f"block {number}",
         ))
     return figures.draw(Panels(tuple(plots)))

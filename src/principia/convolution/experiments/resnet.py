@@ -165,11 +165,14 @@ def fashion_resnet8(
     run.keep(model, example=x[:1])
     many, rounds, blocks = (4096, 6, (1, 3, 7)) if run.full else (512, 4, (1, 3))
     curves = _deepened(run, x[:many], y[:many], blocks, rounds)
-    run.figure("depth", figures.draw(Plot(tuple(
-        Series(f"{kind}, {6 * k + 2} layers", range(1, rounds + 1), losses,
-               "other" if kind == "plain" else COLORS[kind], "line")
-        for (kind, k), losses in curves.items()
-    ), "epoch", "training loss", log="y")))
+    ends = min(min(one) for one in curves.values()) / 1.5, max(max(one) for one in curves.values())
+    run.figure("depth", Panels(tuple(
+        Plot(tuple(
+            Series(kind, range(1, rounds + 1), curves[kind, k], role, "line")
+            for kind, role in COLORS.items()
+        ), "epoch", "training loss", log="y", title=f"{6 * k + 2} layers", y_range=ends)
+        for k in blocks
+    ), legend=True))
     for kind in COLORS:
         run.record(**{f"{kind}_loss": curves[kind, blocks[-1]][-1]})
     depths = (1, 2, 3, 5, 7, 9) if run.full else (1, 2, 3)
