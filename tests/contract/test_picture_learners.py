@@ -32,6 +32,7 @@ def paint(folder, colored, side=32):
             (image.convert("RGB") if colored else image).save(folder / name / f"{number}.png")
 
 
+@pytest.mark.sampled(2)  # an export takes seconds
 @pytest.mark.parametrize("key", LEARNERS)
 def test_a_page_learns_a_folder_predicts_a_picture_and_leaves_as_onnx(key, tmp_path):
     colored = len(key) % 2 == 0  # some pages see gray pictures, others colored ones

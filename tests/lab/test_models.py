@@ -267,3 +267,14 @@ def test_an_example_tells_what_the_input_is(tmp_path):
     for rows in (1, 5):
         (y,) = session.run(None, {"x": x[:rows].numpy()})
         torch.testing.assert_close(torch.from_numpy(y), model(x[:rows]).detach())
+
+
+class AsksForRows(nn.Module):
+    def forward(self, x):
+        return x.sum(1) if len(x) == 2 else 2 * x.sum(1)
+
+
+def test_a_network_that_asks_how_many_rows_it_gets_is_not_exported():
+    pytest.importorskip("onnxscript")
+    with pytest.raises(UsageError, match=r"^export: AsksForRows must not ask how many rows it"):
+        onnx_bytes(AsksForRows(), torch.zeros(1, 3))

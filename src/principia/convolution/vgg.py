@@ -151,8 +151,8 @@ class VGG(nn.Module):
                 f"VGG: sides of {x.shape[2]} x {x.shape[3]} are no multiples of {step}: halvings "
                 "leave out the last row or column. Pad the pictures.", stacklevel=2,
             )
-        few = len(x) * (x.shape[2] // step) * (x.shape[3] // step) < 2
-        if self.training and few and norm_layers(self):
+        normed = self.training and norm_layers(self)  # asked first: exports take any number of rows
+        if normed and len(x) * (x.shape[2] // step) * (x.shape[3] // step) < 2:
             raise usage_error("VGG", "x", SEVERAL, tuple(x.shape), LARGER)
         x = x.to(memory_format=torch.channels_last)  # twice as fast on a CPU
         return self.classifier(self.avgpool(self.features(x)).flatten(1))

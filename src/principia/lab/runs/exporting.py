@@ -27,7 +27,7 @@ def onnx_bytes(model: Any, example: Tensor | tuple[Tensor, ...] | None = None) -
             f"export: --to onnx needs a network; got {type(model).__name__}. Use --to safetensors."
         )
     try:
-        import onnx  # type: ignore[import-not-found]  # noqa: F401
+        import onnx  # type: ignore[import-not-found]
         import onnxscript  # type: ignore[import-not-found]  # noqa: F401
     except ImportError:
         raise UsageError(
@@ -52,9 +52,16 @@ def onnx_bytes(model: Any, example: Tensor | tuple[Tensor, ...] | None = None) -
                 dynamic_shapes=tuple({0: rows} for _ in inputs), verbose=False,
                 external_data=False,
             )
-            return path.read_bytes()
+            body = path.read_bytes()
     finally:
         exporter.setLevel(level)
+    takes = onnx.load_from_string(body).graph.input
+    if not all(one.type.tensor_type.shape.dim[0].dim_param for one in takes):
+        raise UsageError(
+            f"export: {type(model).__name__} must not ask how many rows it gets in evaluation "
+            "mode; its ONNX file would take that many alone. Ask in training mode only."
+        )
+    return body
 
 
 def _vector_for(model: nn.Module) -> Tensor:
