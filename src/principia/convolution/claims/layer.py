@@ -304,7 +304,7 @@ def softmax_pool_limits(
         "formula": equal_to_rounding(
             SoftmaxPool2d(3, 0.7, stride=2)(x).flatten(),
             ((windows * e).sum(dim=1) / e.sum(dim=1)).flatten()),
-        "T = 1 by default": equal_to_rounding(SoftmaxPool2d(2)(x), SoftmaxPool2d(2, 1.0)(x)),
+        "T = 1 by default": equal_to_rounding(SoftmaxPool2d(2)(x[0]), SoftmaxPool2d(2, 1.0)(x)[0]),
     })
 
 

@@ -116,6 +116,8 @@ def _of_pictures() -> Evidence:
         size, jump, first = receptive_field(net, axis=axis)
         found.append([int(seen[0]), int(seen[-1])])
         expected.append([first + unit * jump, first + unit * jump + size - 1])
+    found.append([len(path_counts(net, axis=-2)), len(path_counts(net))])
+    expected.append([receptive_field(net, axis=axis).size for axis in (-2, -1)])
     return equal(found, expected, tol=0, why=EXACT)
 
 
