@@ -31,13 +31,15 @@ KEY = "convolution/receptive_field"
         ("jump *= stride", "jump *= 1", "field_grows_with_depth", ["stride 2"]),
         ("* axes)] = kernel", "* axes)] = 2 * kernel", "dilated_is_zero_stuffed",
          ["d = 1", "along the last axis"]),
+        ("kernel.ndim > 2 else", "kernel.ndim > 1 else", "dilated_is_zero_stuffed",
+         ["which axes, by default"]),
         ("size += (kernel - 1) * dilation * jump", "size += (kernel - 1) * jump",
          "doubling_dilations_grow_exponentially_in_depth",
          ["field of L layers", "log₂ of the field over L", "one layer: slope", "of its gradient"]),
         ("shares = total / total.sum()", "shares = total / total.max()",
          "effective_field_grows_like_root_depth", ["sum"]),
         ("gradient.abs() if of", "gradient.square() if of",
-         "effective_field_grows_like_root_depth", ["one kernel"]),
+         "effective_field_grows_like_root_depth", ["one kernel", "sizes and squares"]),
     ],
 )
 def test_claims_catch_planted_bugs(old, new, claim, parts):

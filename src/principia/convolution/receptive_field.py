@@ -206,13 +206,10 @@ def gradient_mask(
         tensor([0, 0, 1, 1, 1, 1, 1, 1, 0], dtype=torch.int32)
     """
     open_model = _opened(model)
-    rng = torch.Generator().manual_seed(0)
-    for parameter in open_model.parameters():
-        n = max(1, parameter[0].numel())  # so that sums neither explode nor vanish
-        drawn = torch.rand(parameter.shape, generator=rng, dtype=torch.float64)
-        parameter.data = (0.5 + drawn) / n
-    x = 1 + torch.rand(1, *shape, generator=rng, dtype=torch.float64)
-    return _gradient(open_model, x, unit).abs().sum(dim=0) > 0
+    for parameter in open_model.parameters():  # so large that sums stay where they are
+        nn.init.constant_(parameter, 1 / parameter[0].numel())
+    x = torch.ones(1, *shape, dtype=torch.float64)
+    return _gradient(open_model, x, unit).sum(dim=0) > 0
 
 
 def _opened(model: nn.Module) -> nn.Module:

@@ -70,7 +70,8 @@ def output_sizes(seed: Seed, *, rounding: Literal["down", "up"] = "down") -> Evi
     named = [(9, 1, 1), (9, 5, 1), (20, 3, 2), (9, 2, 2), (20, 4, 4)]
     kinds = [[output_size(n, k, padding=padding_for(kind, k, dilation=d), dilation=d)
               for n, k, d in named] for kind in ("valid", "same", "full")]
-    grown = [[n + by * d * (k - 1) for n, k, d in named] for by in (-1, 0, 1)]
+    kinds += [[padding_for("same", k) for k in (1, 3, 5, 7, 9)]]
+    grown = [[n + by * d * (k - 1) for n, k, d in named] for by in (-1, 0, 1)] + [[*range(5)]]
     return every({
         "torch": equal(ours, theirs, tol=0, why=EXACT).drawn(
             Series("torch", range(3, 41), theirs[-38:]),
@@ -303,7 +304,7 @@ def softmax_pool_limits(
         "formula": equal_to_rounding(
             SoftmaxPool2d(3, 0.7, stride=2)(x).flatten(),
             ((windows * e).sum(dim=1) / e.sum(dim=1)).flatten()),
-        "T = 1 by default": equal_to_rounding(SoftmaxPool2d(2)(x), SoftmaxPool2d(2, 1.0)(x)),
+        "T = 1 by default": equal_to_rounding(SoftmaxPool2d(2)(x[0]), SoftmaxPool2d(2, 1.0)(x)[0]),
     })
 
 
@@ -460,9 +461,8 @@ def weights_are_used_at_every_place(seed: Seed, *, reused: bool = True) -> Evide
         with FlopCounterMode(display=False) as counter:
             net(torch.zeros(1, 4, 12, 10))
         flops.append(counter.get_total_flops())
-    return every({
-        name: equal(2 * found[k], flops[k], tol=0, why="torch counts additions, too")
-        for k, name in enumerate(kinds)
+    return every({  # torch counts additions, too
+        name: equal(2 * found[k], flops[k], tol=0, why=EXACT) for k, name in enumerate(kinds)
     }).drawn(
         Series("counted", [*kinds], found, style="bars"),
         Series("half of torch's", [*kinds], [one / 2 for one in flops], "predicted", "points"),

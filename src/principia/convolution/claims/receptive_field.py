@@ -27,7 +27,7 @@ from principia.convolution.receptive_field import (
     path_counts,
     receptive_field,
 )
-from principia.lab.draws import randn
+from principia.lab.draws import drawn_anew, randn
 from principia.lab.evidence import (
     Evidence,
     Series,
@@ -116,6 +116,8 @@ def _of_pictures() -> Evidence:
         size, jump, first = receptive_field(net, axis=axis)
         found.append([int(seen[0]), int(seen[-1])])
         expected.append([first + unit * jump, first + unit * jump + size - 1])
+    found.append([len(path_counts(net, axis=-2)), len(path_counts(net))])
+    expected.append([receptive_field(net, axis=axis).size for axis in (-2, -1)])
     return equal(found, expected, tol=0, why=EXACT)
 
 
@@ -178,6 +180,9 @@ def dilated_is_zero_stuffed(
     return every({
         **parts,
         "along the last axis": equal(along, expected, tol=0, why="copies"),
+        "which axes, by default": equal(
+            [dilate(w[0, 0, 0], 2 + more).shape[0], *dilate(w[0, 0], 2 + more).shape,
+             *dilate(w[0], 2 + more).shape], [9, 7, 9, 3, 4, 9], tol=0, why=EXACT),
         "d = 1": equal(_cut(dilate(w, 1 + more), w), w, tol=0, why="copies"),
     })
 
@@ -274,6 +279,8 @@ def effective_field_grows_like_root_depth(
         groups.append(effective_field(wide, (1, 7, 5), (0, 1), draws=draws // 5, rng=rng)[1])
     variances = torch.stack([places_2d.var(correction=0), places_2d[:2].var(correction=0)])
     expected = (variances * 3 ** (2 * growth)).sqrt()
+    signed = drawn_anew(skip_init(nn.Conv1d, 1, 1, 4, bias=False), rng)
+    w = signed.weight.detach()[0, 0]
     x = torch.arange(len(shares[-1])) - 20 * (taps @ places)
     width = float(one) * 20**growth
     law = (-0.5 * (x / width) ** 2).exp() / (width * (2 * torch.pi) ** 0.5)
@@ -289,5 +296,9 @@ def effective_field_grows_like_root_depth(
             torch.stack(groups), expected, bias=0.04,
             why="groups of random weights; the root of a few draws is biased by a few percent"),
         "one kernel": equal_to_rounding(ratios[0], 1.0),
+        "sizes and squares": equal_to_rounding(
+            torch.stack([effective_field(signed, (1, 4), (0,), of="size", rng=rng)[0],
+                         effective_field(signed, (1, 4), (0,), rng=rng)[0]]),
+            torch.stack([one / one.sum() for one in (w.abs(), w.square())])),
         "sum": equal_to_rounding(torch.stack([share.sum() for share in shares]), [1.0] * 3),
     })
