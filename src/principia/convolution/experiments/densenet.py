@@ -199,8 +199,8 @@ def fashion_densenet(
     augment = [Augment(Shift(-2, 2), Mirror())] if run.full else []
     found = {
         name: learn_classes(
-            run, net, (x, y), (test[0], test[1]), epochs=epochs or (5 if run.full else 4), lr=lr, callbacks=augment,
-            name=name,
+            run, net, (x, y), (test[0], test[1]), epochs=epochs or (5 if run.full else 4), lr=lr,
+            callbacks=augment, name=name,
         ) for name, net in (("densenet", model), ("resnet", rival))
     }
     run.record(
