@@ -16,7 +16,6 @@ from principia.lab.runs.models import load_model, save_model
 from principia.lab.seeds import Seed
 
 KEY = "convolution/densenet"
-GROWS, SEES, FITS = "channels_grow_linearly", "every_layer_sees_the_loss", "torchvision_weights_fit"
 
 
 def rng(seed=0):
@@ -34,13 +33,18 @@ def count(net):
 @pytest.mark.parametrize(
     ("old", "new", "claim"),
     [
-        ("            self.channels += growth", "            self.channels += growth + 1", GROWS),
-        ("maps.append(new)", "maps.insert(0, new)", FITS),
+        ("            self.channels += growth", "            self.channels += growth + 1",
+         "channels_grow_linearly"),
+        ("maps.append(new)", "maps.insert(0, new)",
+         "torchvision_weights_fit"),
         ("maps.append(new)", "maps = [maps[-1], new]", "connection_count"),
-        ("return torch.cat(maps, dim=1)\n\n\ndef", "return maps[-1]\n\n\ndef", SEES),
-        ("self.last(x).mean(", "x.mean(", FITS),
+        ("return torch.cat(maps, dim=1)\n\n\ndef", "return maps[-1]\n\n\ndef",
+         "every_layer_sees_the_loss"),
+        ("self.last(x).mean(", "x.mean(",
+         "torchvision_weights_fit"),
         ("block(self.transitions[place - 1](x) if place else x)",
-         "block(self.transitions[-place](x) if place else x)", FITS),
+         "block(self.transitions[-place](x) if place else x)",
+         "torchvision_weights_fit"),
     ],
 )
 def test_claims_catch_planted_bugs(old, new, claim):
@@ -51,14 +55,15 @@ def test_claims_catch_planted_bugs(old, new, claim):
     ("old", "new", "claim", "parts"),
     [
         ("return layer(torch.cat(maps, dim=1))", "return layer(torch.cat(maps, dim=1).abs())",
-         GROWS, ["block by hand"]),
+         "channels_grow_linearly", ["block by hand"]),
         ("nn.functional.avg_pool2d(self.layer(x), 2)", "nn.functional.max_pool2d(self.layer(x), 2)",
-         GROWS, ["transition by hand"]),
-        ("norm=nn.Identity, activation=nn.Identity)", "norm=nn.Identity)", GROWS,
+         "channels_grow_linearly", ["transition by hand"]),
+        ("norm=nn.Identity, activation=nn.Identity)", "norm=nn.Identity)", "channels_grow_linearly",
          ["network by hand"]),
-        ("            one.copy_(value)", "            pass", SEES,
+        ("            one.copy_(value)", "            pass", "every_layer_sees_the_loss",
          ["gradients and statistics with checkpoints"]),
-        ("if self.checkpoint and torch.is_grad_enabled():", "if False:", SEES, ["memory"]),
+        ("if self.checkpoint and torch.is_grad_enabled():", "if False:",
+         "every_layer_sees_the_loss", ["memory"]),
     ],
 )
 def test_parts_catch_planted_bugs(old, new, claim, parts):

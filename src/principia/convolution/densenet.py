@@ -273,7 +273,8 @@ class DenseNet(nn.Module):
             (("channels", "features.conv0.weight", 1), ("classes", "classifier.weight", 0))
             if key in given
         }
-        return take_weights("DenseNet", cls.imagenet(depth, **sizes), given, _our_name)
+        net = cls.imagenet(depth, rng=torch.Generator(), **sizes)  # of weights that are replaced
+        return take_weights("DenseNet", net, given, _our_name)
 
 
 def _equal_blocks(depth: int, bottleneck: bool) -> tuple[int, ...]:

@@ -393,7 +393,8 @@ class ResNet(nn.Module):
             name: given[key].shape[axis] for name, key, axis in
             (("channels", "conv1.weight", 1), ("classes", "fc.weight", 0)) if key in given
         }
-        return take_weights("ResNet", cls.imagenet(depth, **sizes), given, _our_name)
+        net = cls.imagenet(depth, rng=torch.Generator(), **sizes)  # of weights that are replaced
+        return take_weights("ResNet", net, given, _our_name)
 
 
 def _our_name(name: str) -> str:

@@ -202,7 +202,7 @@ def shortcut_a_is_free(
         weights = 9 * (cin + channels) * channels + 4 * channels  # and two normalizations
         counts.append((_count(block), _count(plain), weights))
     block = partial(ResidualBlock, shortcut=shortcut)
-    nets = [make(2, channels=cin, block=block) for make in (ResNet, PlainNet)]
+    nets = [make(2, channels=cin, block=block, rng=rng) for make in (ResNet, PlainNet)]
     counts.append((*map(_count, nets), 172_074 + 144 * cin))
     ours, without, formula = zip(*counts, strict=True)
     seen = slice(0, 300)

@@ -1,5 +1,6 @@
 r"""DenseNet: what it reaches on data."""
 
+import bisect
 import functools
 from typing import Annotated, Any
 
@@ -182,7 +183,7 @@ def fashion_densenet(
     Args:
         layers: Layers of each of three blocks.
         growth: Channels that each layer adds.
-        epochs: How often the pictures are shown; by default 5 times.
+        epochs: How often the pictures are shown; by default 5 times at full budget, else 4 times.
         limit: How many pictures at most are learned.
         lr: Largest learning rate of the cycle.
     """
@@ -191,15 +192,15 @@ def fashion_densenet(
     model = DenseNet(3 * layers + 4, growth, channels=1, rng=run.seed.child("init").torch())
     size = _count(model)
     with torch.device("meta"):
-        width = min(range(4, 128), key=lambda one: abs(
-            _count(ResNet(1, channels=1, width=one)) - size
-        ))
+        width = bisect.bisect_left(
+            range(128), size, lo=1, key=lambda one: _count(ResNet(1, channels=1, width=one))
+        )
     rival = ResNet(1, channels=1, width=width, rng=run.seed.child("rival").torch())
     augment = [Augment(Shift(-2, 2), Mirror())] if run.full else []
     found = {
         name: learn_classes(
-            run, net, (x, y), (test[0], test[1]), epochs=epochs or 5, lr=lr, callbacks=augment,
-            name=name,
+            run, net, (x, y), (test[0], test[1]), epochs=epochs or (5 if run.full else 4), lr=lr,
+            callbacks=augment, name=name,
         ) for name, net in (("densenet", model), ("resnet", rival))
     }
     run.record(
