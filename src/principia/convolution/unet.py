@@ -140,7 +140,7 @@ class UNet(nn.Module):
         sides = [one for one in near if one < n][-1:] + [one for one in near if one > n][:1]
         domain = f"a picture with sides divisible by {step}"
         if self.padding == "valid":
-            domain = f"a picture whose maps have even sides before each of {len(self.down)} poolings"
+            domain = f"a picture whose maps have even sides before all {len(self.down)} poolings"
         hint = f"The nearest that fits is {' or '.join(map(str, sides))}."
         raise usage_error("UNet", "x", domain, n, hint)
 
@@ -220,7 +220,7 @@ def faded(model: UNet, bridges: Sequence[float] = (), bottom: float = 1.0) -> It
 
 
 def soft_dice(
-    p: Float[Tensor, "B K *S"], target: Int[Tensor, "B *S"]
+    p: Float[Tensor, " B K *S"], target: Int[Tensor, "..."]
 ) -> Float[Tensor, " K"]:
     r"""Computes Dice's coefficient of each class, $2\sum pg/(\sum p+\sum g)$ over all pixels.
 
@@ -247,7 +247,7 @@ def soft_dice(
 
 @checked
 def iou(
-    prediction: Int[Tensor, "*S"], target: Int[Tensor, "*S"], *, classes: PositiveInt = 2
+    prediction: Int[Tensor, "..."], target: Int[Tensor, "..."], *, classes: PositiveInt = 2
 ) -> Float[Tensor, " K"]:
     r"""Computes for each class $\vert P\cap G\vert/\vert P\cup G\vert$ over all pixels.
 
