@@ -174,8 +174,6 @@ class TextCNN(nn.Module):
         rng: torch.Generator | None = None,
     ) -> None:
         super().__init__()
-        if not widths:
-            raise usage_error("TextCNN", "widths", "one or more numbers of words", widths)
         self.words, self.widths = words, widths
         self.convolutions = nn.ModuleList(
             _made(nn.Conv1d, words.dim, filters, width) for width in widths
@@ -186,7 +184,7 @@ class TextCNN(nn.Module):
         for layer in (self.convolutions, self.head):
             initialize_(layer, "he", rng=rng)
 
-    def answers(self, x: Texts) -> list[Float[Tensor, "B k n"]]:
+    def answers(self, x: Texts) -> list[Float[Tensor, "B k _"]]:
         """Compute what each filter answers to each window, 0 outside of the text, by widths."""
         x, lengths = whole(x, max(self.widths))
         e = self.words(x).mT  # (B, d, T)
@@ -210,7 +208,7 @@ def _made(kind: Any, *sizes: int, **how: Any) -> Any:
     return skip_init(kind, *sizes, device=torch.get_default_device(), **how)
 
 
-def whole(x: Texts, least: int) -> tuple[Texts, Int[Tensor, " B"]]:
+def whole(x: Texts, least: int) -> tuple[Int[Tensor, "B _"], Int[Tensor, " B"]]:
     """Cut off the padding that no text of the batch needs; give the lengths of the texts, too."""
     places = torch.arange(1, x.shape[1] + 1, device=x.device)
     lengths = ((x != PADDING) * places).amax(dim=1)
@@ -372,9 +370,8 @@ class DynamicCNN(nn.Module):
         rng: torch.Generator | None = None,
     ) -> None:
         super().__init__()
-        if not widths or len(maps) != len(widths):
-            domain = f"{len(maps) or 1} values, one a layer"
-            raise usage_error("DynamicCNN", "widths", domain, widths)
+        if len(maps) != len(widths):
+            raise usage_error("DynamicCNN", "widths", f"{len(maps)} values, one a layer", widths)
         if words.dim % 2 ** len(maps):
             domain = f"of a length divisible by {2 ** len(maps)}, to be halved in every layer"
             raise usage_error("DynamicCNN", "words", domain, words.dim)

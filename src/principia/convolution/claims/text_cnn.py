@@ -22,7 +22,7 @@ from typing import Annotated, Any, Literal, cast
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional as F
 
 from principia.convolution.text_cnn import (
@@ -67,7 +67,7 @@ def window_form_is_conv1d(
     x[2, 1:] = 0  # and this one is shorter than a window
     flat = cast(Any, net.words).learned.weight[F.pad(x, (0, 2))].flatten(1).detach()  # (B, nd)
     found, expected, maxima = net.answers(x), [], []
-    for size, h, layer in zip((width, width + 1), found, _filters(net), strict=True):
+    for size, layer in zip((width, width + 1), _filters(net), strict=True):
         windows = flat.unfold(1, size * d, d if step == "d" else 1)[:, : n - size + 1]
         W = layer.weight.mT.flatten(1)  # (k, w d): the numbers of the first word first
         h_i = (windows @ W.mT + layer.bias).clamp(min=0)  # (B, n - w + 1, k)
@@ -85,10 +85,6 @@ def window_form_is_conv1d(
             Series(f"windows of the long vector, step {step}", range(1, n - width + 2),
                    expected[0][0, 0], "predicted"),
             x="place of the window", y="answer of one filter",
-        ),
-        "sizes": equal(
-            [[*one.shape] for one in found],
-            [[6, filters, n - size + 1] for size in (width, width + 1)], tol=0, why="sizes",
         ),
         "scores": equal_to_rounding(net(x), scores),
     })
@@ -134,7 +130,6 @@ def max_over_time_is_length_free(
     short = torch.tensor([[7, 0, 0], [7, 8, 0], [9, 4, 11]])
     alone = torch.stack([features(row[row != 0][None]) for row in short])
     together = net.features(F.pad(short, (0, 30))).detach()
-    shift = torch.cat([h[:, :, 0] for h in net.answers(short[:1, :1])], dim=1)[0].detach()
     biased = _random_net(rng, 3, widths=(2,), filters=2)
     biased.convolutions[0].bias.data += 5.0  # so that a window of nothing would speak
     pair = biased.features(torch.tensor([[4, 6, 0, 0, 0], [5, 6, 7, 8, 9]]))[0]
@@ -149,7 +144,6 @@ def max_over_time_is_length_free(
             [net.features(one).shape[1] for one in longer], 2 * filters, tol=0, why="a size"
         ),
         "in a batch": equal_to_rounding(together, alone if pool == "max" else together),
-        "one word": equal_to_rounding(shift, together[0]),
         "padding is silent": equal_to_rounding(pair, biased.features(torch.tensor([[4, 6]]))[0]),
     })
 
@@ -209,8 +203,8 @@ def filters_detect_ngrams(
     words = WordVectors(40, 12, spread=1.0, rng=rng)
     net = TextCNN(words, widths=widths, filters=12, dropout=0.0, rng=rng)
     adam = torch.optim.Adam(net.parameters(), lr=0.01)
-    for rows in torch.stack([torch.randperm(count, generator=rng) for _ in range(16)]).flatten(
-    ).split(50):
+    orders = torch.cat([torch.randperm(count, generator=rng) for _ in range(16)])
+    for rows in orders.split(50):
         adam.zero_grad()
         F.cross_entropy(net(x[rows]), y[rows]).backward()
         adam.step()
@@ -236,7 +230,7 @@ def _loudest_by_hand(rng: torch.Generator) -> tuple[Tensor, Tensor]:
     net = _random_net(rng, 3, widths=(2, 3), filters=4, classes=3).train()  # whatever its mode
     x = torch.randint(2, 40, (4, 6), generator=rng)
     said, places = top_ngrams(net, x, 7)
-    answers, A = net.answers(x), net.head.weight.detach()
+    answers, A = [h.detach() for h in net.answers(x)], net.head.weight.detach()
     A = (A - A.mean(dim=0)).unflatten(1, (2, 4))
     rows = []
     for k in range(3):
@@ -267,7 +261,10 @@ def kmax_keeps_order(
     if order == "as they came":
         places = np.sort(places, axis=1)
     expected = np.take_along_axis(rows, places, axis=1)
-    deep = _random_dynamic(rng)
+    words = WordVectors(40, 8, spread=1.0, rng=rng)
+    deep = DynamicCNN(words, 3, maps=(2, 3), widths=(4, 2), top=3, rng=rng).double().eval()
+    for bias in (*deep.biases, deep.head.bias):
+        bias.data = 0.5 * randn(rng, *bias.shape)
     x = torch.randint(2, 40, (4, 13), generator=rng)
     for row, length in enumerate((13, 9, 4, 1)):
         x[row, length:] = 0
@@ -281,16 +278,6 @@ def kmax_keeps_order(
         ),
         "DynamicCNN": equal_to_rounding(deep(F.pad(x, (0, 3))), by_hand),
     })
-
-
-def _random_dynamic(rng: torch.Generator, **how: Any) -> DynamicCNN:
-    words = WordVectors(40, 8, spread=1.0, rng=rng)
-    net = DynamicCNN(
-        words, 3, maps=(2, 3), widths=(4, 2), **{"top": 3, **how}, rng=rng
-    ).double().eval()
-    for bias in (*net.biases, net.head.bias):
-        bias.data = 0.5 * randn(rng, *bias.shape)
-    return net
 
 
 def _dynamic_by_hand(net: DynamicCNN, words: Tensor) -> Tensor:
@@ -338,21 +325,18 @@ def dynamic_k_formula(
     )
     return every({
         "formula": equal(
-            [one for layers in found for layer in layers for one in layer],
-            [one for layers in expected for layer in layers for one in layer], tol=0,
-            why="whole numbers",
+            np.concatenate(found), np.concatenate(expected), tol=0, why="whole numbers"
         ).drawn(
             *[Series(f"layer {k + 1} of 3", lengths, found[1][k], "other", "steps")
               for k in range(3)],
-            Series(f"formula, rounded {rounding}", [*lengths] * 3,
-                   [one for layer in expected[1] for one in layer], "predicted", "points"),
+            Series(f"formula, rounded {rounding}", [*lengths] * 3, np.concatenate(expected[1]),
+                   "predicted", "points"),
             x="words s of the text", y="answers that are kept",
         ),
         "18 words": equal(
-            [dynamic_k(layer, 3, 18, 3) for layer in (1, 2, 3)], [12, 6, 3], tol=0,
-            why="the example of the paper",
+            [*(dynamic_k(layer, 3, 18, 3) for layer in (1, 2, 3)), dynamic_k(1, 1, 9)],
+            [12, 6, 3, 4], tol=0, why="the example of the paper, and what is usual",
         ),
-        "by default": equal(dynamic_k(1, 1, 9), 4, tol=0, why="the paper's choice"),
     })
 
 
@@ -412,21 +396,20 @@ def next_word_is_a_softmax_of_products(
         changes.append(float((net(other) - logits).detach().abs().max()))
     early = changes[: n - context] if touched == "before the context" else changes[n - context :]
     usual = ConvLM(WordVectors(30, 6, rng=rng), rng=rng)
-    wide = 60
-    many = ConvLM(WordVectors(2000, wide, rng=rng), rng=rng).out.weight.detach()
+    many = ConvLM(WordVectors(2000, 60, rng=rng), rng=rng).out.weight.detach()
     return every({
         "earlier words": equal(early, 0, tol=0, why="they are not looked at").drawn(
             Series("largest change of a logit", range(1, n + 1), changes, style="bars"),
             x=f"word that is exchanged; the last {context} are the context", y="change",
         ),
-        "last words": at_least(changes[-context:], 1e-6, why="far above rounding: they are"),
+        "last words": at_least(changes[-context:], 1e-6, why="far above rounding"),
         "products": equal_to_rounding(logits, products),
         "by default": equal(
-            [usual.context, *usual.reader.widths, len(usual.reader.features(x)[0]),
+            [usual.context, *usual.reader.widths, usual.reader.head.in_features,
              usual.reader.dropout.p], [8, 2, 3, 200, 0], tol=0, why="as documented",
         ),
         "first products": within_errors(
-            many.square().mean() * wide, 1, error=(2 / many.numel()) ** 0.5,
+            many.square().mean() * 60, 1, error=(2 / many.numel()) ** 0.5,
             why="mean square of normal numbers of variance 1/d",
         ),
     })
@@ -471,10 +454,7 @@ def vectors_are_learned_or_kept(
             Series("after a step", range(1, 25), (start + moved).flatten(), "other", "line"),
             x="number of the vectors of six words", y="value",
         ),
-        "moves": at_most(
-            moved[words_seen], -0.5, why="half a step of length 1, or more where a word is there "
-            "twice",
-        ),
+        "moves": at_most(moved[words_seen], -0.5, why="half a step of length 1"),
         "no word": equal(
             torch.cat([start[0, 2], moved[0, 2]]), 0, tol=0, why="it has no vector"
         ),
@@ -488,8 +468,8 @@ def vectors_are_learned_or_kept(
             (many[:, 0] == 1).double().mean(), 0.3, error=(0.21 / len(many)) ** 0.5,
             why="a share of words",
         ),
-        "no word is not dropped": equal(many[:, 1], 0, tol=0, why="by construction"),
-        "for use, nothing is dropped": equal(
-            dropping.eval()(torch.full((1, 99), 2)), 2, tol=0, why="by construction"
+        "not dropped": equal(
+            [many[:, 1].abs().sum(), dropping.eval()(torch.full((1, 99), 2)).detach().sum()],
+            [0, 198], tol=0, why="where there is no word, and out of training",
         ),
     })

@@ -11,7 +11,7 @@ Knobs:
 
 import itertools
 from collections import Counter
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, cast
 
 import torch
 from torch import Tensor, nn
@@ -61,8 +61,15 @@ def valid_size(
         found = [small(torch.empty(1, 1, n, fit[0])).shape[2] if n in accepted else 0 for n in fit]
     kept = UNet(1, 2, width=1, depth=depth)
     same = {n: _output_side(kept, n) for n in sides}
-    messages = [str(_refusal(one, n)) for one, n in ((small, fit[0] + 1), (kept, block + 1))]
-    near = [f"{fit[0]} or {fit[1]}.", f"{block} or {2 * block}."]
+    messages = [str(_refusal(one, n)) for one, n in ((small, fit[0] + 1), (kept, 2 * block + 1))]
+    near = [
+        f"even sides before all {depth} poolings; got {fit[0] + 1}. The nearest that fits is "
+        f"{fit[0]} or {fit[1]}.",
+        f"divisible by {block}; got {2 * block + 1}. The nearest that fits is "
+        f"{2 * block} or {3 * block}.",
+    ]
+    two = UNet(1, 2, width=1, depth=2, padding=padding)
+    of_two = [_output_side(two, n) > 0 for n in range(1, 99)]
     return every({
         "paper": equal(
             [*paper], [3, 2, PAPER[1], PAPER[1] + 128], tol=0, why="sides of a tensor"
@@ -77,7 +84,9 @@ def valid_size(
             x="side n of the picture", y="side of the outputs",
         ),
         "which sides fit": equal(
-            [n in accepted for n in sides], [n in fit for n in sides], tol=0, why="yes or no"
+            [*(n in accepted for n in sides), *of_two],
+            [*(n in fit for n in sides), *(n % 4 == 0 and n > 40 for n in range(1, 99))], tol=0,
+            why="yes or no",
         ),
         "same": equal(
             [*same.values()], [n if n % block == 0 else 0 for n in sides], tol=0,
@@ -337,6 +346,8 @@ def dice_is_the_overlap(
     p = randn(rng, 3, classes, 5, 7).softmax(dim=1)
     masks = [(target[:3] == k).double() for k in range(classes)]
     soft = [2 * (p[:, k] * g).sum() / (p[:, k].sum() + g.sum()) for k, g in enumerate(masks)]
+    bare = torch.zeros(1, 3, 4, dtype=torch.float64, requires_grad=True)
+    soft_dice(bare, torch.zeros(1, 4).long()).sum().backward()
     p32, empty = p.float(), torch.zeros(2, 3, 4, dtype=torch.float64)
     return every({
         "D = 2J/(1 + J)": equal_to_rounding(dice, predicted).drawn(
@@ -351,6 +362,10 @@ def dice_is_the_overlap(
         "nowhere": equal(
             [*soft_dice(empty, torch.zeros(2, 4).long())[1:], iou(target, target, classes=9)[-1]],
             1, tol=0, why="by convention",
+        ),
+        "its gradient": equal(
+            cast(Tensor, bare.grad).nan_to_num(9.0)[0], [[0.5] * 4, [0.0] * 4, [0.0] * 4],
+            tol=1e-12, why="2/(p + g) where the class is, and nothing where it is not",
         ),
         "two classes by default": equal(
             len(iou(said.clamp(max=1), target.clamp(max=1))), 2, tol=0, why="a count"

@@ -93,8 +93,8 @@ def phrase_finder(
     )
     bar = Plot(
         (
-            Series("panned", ["panned"], [chance], color, "bars"),
-            Series("not panned", ["not panned"], [1 - chance], "gray", "bars"),
+            Series("panned", ["panned"], [chance], "green", "bars"),
+            Series("not panned", ["not panned"], [1 - chance], "red", "bars"),
         ),
         y="probability", y_range=(0, 1.05), title="phrase found" if found else "phrase missed",
     )
@@ -119,11 +119,11 @@ def numbered(texts: Sequence[str], vocabulary: dict[str, int]) -> Tensor:
 
 
 def topics() -> tuple[list[str], Tensor, list[str]]:
-    """Load the sentences of ten large topics that do not contain each other, and their topics."""
+    """Load sentences of ten large topics that do not contain each other, and their topics."""
     parts = {
         name: {
             " ".join(one.split()) for one in re.split(r"(?<=[.:;])\s+|\n\s*\n", text)
-            if len(one.split()) >= 5
+            if 8 <= len(one.split()) <= 40
         }
         for name, text in documentation_by_topic().items()
     }
@@ -189,7 +189,7 @@ def movie_reviews(
         net = TextCNN(words, len(names), widths=widths, filters=filters, rng=rng)
         fit(
             net, (x[rows], labels[rows]), Supervised(F.cross_entropy),
-            torch.optim.AdamW(net.parameters(), 1e-3 if run.full else 3e-3, weight_decay=0.05),
+            torch.optim.AdamW(net.parameters(), 1e-3 if run.full else 5e-3, weight_decay=0.05),
             epochs=epochs, batch_size=50, validation=(x[held], labels[held]),
             metrics={"accuracy": accuracy}, seed=own, run=run, name=f"fold-{fold}",
             callbacks=[
