@@ -209,7 +209,7 @@ def test_bad_input_is_told_in_one_sentence():
     )):
         net(torch.tensor([[5, 30]]))
     assert net(torch.tensor([[5]])).shape == (1, 2)  # shorter than any window
-    with pytest.raises(UsageError, match=r"^TextCNN: widths must be one or more values, each an integer"):
+    with pytest.raises(UsageError, match=r"^TextCNN: widths must be one or more values, each"):
         small(widths=())
     with pytest.raises(UsageError, match=(
         r"^WordVectors: vectors must be given where mode is static, nonstatic or multichannel, and "

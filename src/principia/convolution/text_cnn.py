@@ -12,7 +12,7 @@ none of this, but in the table of word vectors.
 $$ h_i = \max\big(0,\ W[e_i,\dots,e_{i+w-1}]+b\big)\in\mathbb R^k, \quad
 z = \max_{1\le i\le n-w+1}h_i, \quad p(y\mid x) = \mathrm{softmax}(Az+c) $$
 
-$$ k_l = \max\Big(k_{top},\ \Big\lceil\frac{L-l}Ls\Big\rceil\Big), \quad
+$$ k_l = \max\Big(k_{top},\ \operatorname{ceil}\frac{L-l}Ls\Big), \quad
 P(w_{t+1}\mid w_1,\dots,w_t) = \mathrm{softmax}(y^\top z_w) $$
 
 Symbols:
@@ -133,7 +133,8 @@ class MaxOverTime(nn.Module):
     r"""Keeps the largest answer of each filter: $\mathbb R^{k\times n}\to\mathbb R^k$ for any $n$.
 
     Example:
-        >>> MaxOverTime()(torch.tensor([[[1.0, 5.0, 2.0], [0.0, -1.0, -2.0]]]))
+        >>> pool = MaxOverTime()
+        >>> pool(torch.tensor([[[1.0, 5.0, 2.0], [0.0, -1.0, -2.0]]]))
         tensor([[5., 0.]])
     """
 
@@ -208,6 +209,11 @@ def _made(kind: Any, *sizes: int, **how: Any) -> Any:
     return skip_init(kind, *sizes, device=torch.get_default_device(), **how)
 
 
+def _first(h: Tensor, counts: Tensor) -> Tensor:
+    """Say for each place of each row whether it is among the first so many (B, 1, n)."""
+    return (torch.arange(h.shape[-1], device=h.device) < counts[:, None])[:, None]
+
+
 def whole(x: Texts, least: int) -> tuple[Int[Tensor, "B _"], Int[Tensor, " B"]]:
     """Cut off the padding that no text of the batch needs; give the lengths of the texts, too."""
     places = torch.arange(1, x.shape[1] + 1, device=x.device)
@@ -220,11 +226,7 @@ def whole(x: Texts, least: int) -> tuple[Int[Tensor, "B _"], Int[Tensor, " B"]]:
     return F.pad(x[:, :longest], (0, max(0, longest - x.shape[1]))), lengths
 
 
-def _first(h: Tensor, counts: Tensor) -> Tensor:
-    """Say for each place of each row whether it is among the first so many (B, 1, n)."""
-    return (torch.arange(h.shape[-1], device=h.device) < counts[:, None])[:, None]
-
-
+@checked
 @torch.no_grad()
 def top_ngrams(
     model: TextCNN, x: Texts, count: PositiveInt = 10
@@ -288,7 +290,8 @@ class KMaxPool(nn.Module):
         k: How many.
 
     Example:
-        >>> KMaxPool(2)(torch.tensor([[[3.0, 1.0, 4.0, 2.0], [0.0, 5.0, 5.5, 6.0]]]))
+        >>> pool = KMaxPool(2)
+        >>> pool(torch.tensor([[[3.0, 1.0, 4.0, 2.0], [0.0, 5.0, 5.5, 6.0]]]))
         tensor([[[3.0000, 4.0000],
                  [5.5000, 6.0000]]])
     """
@@ -319,7 +322,7 @@ def _largest(h: Tensor, counts: Tensor, most: int) -> Tensor:
 def dynamic_k(
     layer: PositiveInt, layers: PositiveInt, length: PositiveInt, top: PositiveInt = 4
 ) -> int:
-    r"""Says how many answers a layer keeps: $\max(k_{top},\lceil\frac{L-l}Ls\rceil)$.
+    r"""Says how many answers a layer keeps: $\max(k_{top},\operatorname{ceil}\frac{L-l}Ls)$.
 
     Args:
         layer: $l$, from 1.

@@ -84,9 +84,9 @@ class UNet(nn.Module):
 
     Example:
         >>> net = UNet(3, 2, depth=2, width=8)
-        >>> scores = net(torch.rand(5, 3, 32, 48))
+        >>> scores = net(torch.rand(5, 3, 44, 48))
         >>> scores.shape, UNet(1, 2, depth=4, width=2, padding="valid").output_side(572)
-        (torch.Size([5, 2, 32, 48]), 388)
+        (torch.Size([5, 2, 44, 48]), 388)
     """
 
     @checked

@@ -46,6 +46,7 @@ from principia.lab.evidence import (
     equal,
     equal_to_rounding,
     every,
+    mean_is,
     within_errors,
 )
 from principia.lab.params import Range
@@ -140,9 +141,7 @@ def max_over_time_is_length_free(
             *[Series(f"filter {k + 1}", more, values[:, k], "other", "line") for k in range(4)],
             x="silent words behind the text", y=f"feature: {pool} of the answers",
         ),
-        "sizes": equal(
-            [net.features(one).shape[1] for one in longer], 2 * filters, tol=0, why="a size"
-        ),
+        "sizes": equal([net.features(one).shape[1] for one in longer], 2 * filters, tol=0, why="k"),
         "in a batch": equal_to_rounding(together, alone if pool == "max" else together),
         "padding is silent": equal_to_rounding(pair, biased.features(torch.tensor([[4, 6]]))[0]),
     })
@@ -313,7 +312,7 @@ def _dynamic_by_hand(net: DynamicCNN, words: Tensor) -> Tensor:
 def dynamic_k_formula(
     seed: Seed, *, top: Annotated[int, Range(1, 10)] = 3, rounding: Literal["up", "down"] = "up"
 ) -> Evidence:
-    r"""$k_l=\max(k_{top},\lceil\frac{L-l}Ls\rceil)$: 18 words and three layers keep 12, 6, 3."""
+    r"""$k_l=\max(k_{top},\operatorname{ceil}\frac{L-l}Ls)$: 18 words keep 12, 6, 3."""
     lengths, round_ = range(1, 61), math.ceil if rounding == "up" else math.floor
     found, expected = (
         [[[one(layer, layers, s) for s in lengths] for layer in range(1, layers + 1)]
@@ -363,13 +362,12 @@ def embedding_holds_the_parameters(
             Series("V d / (V d + rest)", [*nets], predicted, "predicted"),
             x="words V of the vocabulary", y="share of the parameters", log="x",
         ),
-        "formula": equal(shares, predicted, tol=1e-14, why="float64 rounding of one quotient"),
+        "formula": equal_to_rounding(shares, predicted),
         "by default": equal(
             total, vocabulary * 300 + 12 * 300 * 100 + 300 + 602, tol=0, why="a count: 6.0 million"
         ),
-        "kept ones count": equal(
-            embedding_share(twice), 800 / (800 + 2 * 8 * 3 + 3 + 6 + 2), tol=1e-14,
-            why="float64 rounding of one quotient",
+        "kept ones count": equal_to_rounding(
+            embedding_share(twice), 800 / (800 + 2 * 8 * 3 + 3 + 6 + 2)
         ),
     })
 
@@ -444,30 +442,24 @@ def vectors_are_learned_or_kept(
         torch.manual_seed(int(seed))
         many = dropping(torch.tensor([[2, 0]]).repeat(20_000, 1)).detach()[..., 0]
     words_seen = (x != 0)[..., None].expand_as(start)
-    twice = 2 if mode == "multichannel" else 1
-    expected = torch.where(words_seen, twice * given[x], 0)
+    expected = torch.where(words_seen, (1 + (mode == "multichannel")) * given[x], 0)
     return every({
         "starts as given": equal_to_rounding(start, expected).drawn(
             Series("at first", range(1, 25), start.flatten()),
             Series("given, once a channel", range(1, 25), expected.flatten(), "predicted",
                    "points"),
             Series("after a step", range(1, 25), (start + moved).flatten(), "other", "line"),
-            x="number of the vectors of six words", y="value",
+            x="number of the vectors of six words", y="number in the vector",
         ),
         "moves": at_most(moved[words_seen], -0.5, why="half a step of length 1"),
-        "no word": equal(
-            torch.cat([start[0, 2], moved[0, 2]]), 0, tol=0, why="it has no vector"
-        ),
+        "no word": equal(torch.cat([start[0, 2], moved[0, 2]]), 0, tol=0, why="no vector"),
         "drawn": within_errors(
             [float(table.mean()), float(table.square().mean())], [0, 0.25**2 / 3],
             error=[0.25 / (3 * table.numel()) ** 0.5, 0.25**2 * (4 / 45 / table.numel()) ** 0.5],
             why="moments of uniform numbers",
         ),
         "within 1/4": at_most(table.abs().max(), 0.25, why="the law"),
-        "dropped": within_errors(
-            (many[:, 0] == 1).double().mean(), 0.3, error=(0.21 / len(many)) ** 0.5,
-            why="a share of words",
-        ),
+        "dropped": mean_is((many[:, 0] == 1).double(), 0.3, why="a share of words"),
         "not dropped": equal(
             [many[:, 1].abs().sum(), dropping.eval()(torch.full((1, 99), 2)).detach().sum()],
             [0, 198], tol=0, why="where there is no word, and out of training",

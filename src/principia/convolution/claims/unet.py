@@ -54,12 +54,13 @@ def valid_size(
         except UsageError:
             paper = torch.Size([0, 0, 0, 0])
         small = UNet(1, 2, width=1, depth=depth, padding=padding)
+        kept = UNet(1, 2, width=1, depth=depth)
+        two = UNet(1, 2, width=1, depth=2, padding=padding)
         block, lost = 2**depth, 12 * 2**depth - 8
         sides = range(1, 20 * block)
         fit = [n for n in sides if (n + 4) % block == 0 and n > lost]
         accepted = {n: side for n in sides if (side := _output_side(small, n))}
         found = [small(torch.empty(1, 1, n, fit[0])).shape[2] if n in accepted else 0 for n in fit]
-    kept = UNet(1, 2, width=1, depth=depth)
     same = {n: _output_side(kept, n) for n in sides}
     messages = [str(_refusal(one, n)) for one, n in ((small, fit[0] + 1), (kept, 2 * block + 1))]
     near = [
@@ -68,7 +69,6 @@ def valid_size(
         f"divisible by {block}; got {2 * block + 1}. The nearest that fits is "
         f"{2 * block} or {3 * block}.",
     ]
-    two = UNet(1, 2, width=1, depth=2, padding=padding)
     of_two = [_output_side(two, n) > 0 for n in range(1, 99)]
     return every({
         "paper": equal(
