@@ -91,7 +91,7 @@ def test_a_control_refutes_every_part_unless_it_names_some():
 def test_several_controls_are_measured_on_every_seed_in_their_order():
     near = Control({"shift": 3.0}, ["far", "near"], "shifted")
     group = Control({"turn": 2.0}, ["group"])
-    finding = in_parts(controls=[near, group]).check([5, 6])
+    finding = in_parts(control=[near, group]).check([5, 6])
     assert finding.passed
     assert [(one.seed, one.knobs["shift"]) for one in finding.controls] == [
         (5, 3.0), (5, 0.0), (6, 3.0), (6, 0.0)
@@ -182,9 +182,9 @@ def test_a_claim_needs_a_control_and_a_source():
     with pytest.raises(UsageError, match="must have a control and a source"):
         claim(control={"shift": 1.0}, source="")(small)
     with pytest.raises(UsageError, match="must have a control and a source"):
-        claim(controls=[Control({})], source="x")(small)
-    with pytest.raises(UsageError, match="must have control= or controls=; got both"):
-        claim(control={"shift": 1.0}, controls=[Control({"shift": 1.0})], source="x")(small)
+        claim(control=[Control({})], source="x")(small)
+    with pytest.raises(UsageError, match="must say in each of its controls what it refutes"):
+        claim(control=[Control({"shift": 1.0})], refutes=["near"], source="x")(small)
 
 
 def test_the_statement_is_the_first_paragraph():

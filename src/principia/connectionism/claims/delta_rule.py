@@ -329,7 +329,7 @@ def mirrored(layers: Sequence[Layer], moved: Sequence[Layer]) -> list[Layer]:
 
 
 @claim(
-    controls=[
+    control=[
         Control({"hidden": False}, ["share with all four right"], "no hidden layer"),
         Control({"target": "and"}, ["single layers with all four right"], "a line separates AND"),
     ],
@@ -378,7 +378,7 @@ def _share_solving(y: Tensor, nets: Sequence[nn.Module], steps: int) -> float:
 
 
 @claim(
-    controls=[
+    control=[
         Control({"phi": "identity"}, ["squared loss", "below the derivative"], "a linear unit"),
         Control({"side": "right"}, ["squared loss", "cross-entropy"], "the unit is right already"),
     ],

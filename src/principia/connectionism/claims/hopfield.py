@@ -334,7 +334,7 @@ def _iterated(load: float, feedback: float) -> tuple[float, float]:
 
 
 @claim(
-    controls=[
+    control=[
         Control({"load": 0.18}, ["below", "the fall between"], "a load beyond the critical one"),
         Control({"beyond": 0.12}, ["above", "the fall between"], "a load below the critical one"),
     ],
@@ -366,7 +366,7 @@ def phase_transition(
 
 
 @claim(
-    controls=[
+    control=[
         Control({"logarithm": "binary"}, ["one pattern", "all patterns"], "a binary logarithm"),
         Control({"share": 1.2}, ["at the constants"], "a fifth more patterns"),
     ],

@@ -211,7 +211,7 @@ def _normalized(a: Tensor) -> Tensor:
 
 
 @claim(
-    controls=[
+    control=[
         Control({"counted": "multiplications"}, ["AlexNet", "LeNet-5", "VGG-16"], "work instead"),
         Control({"counted": "weights, as work"}, ["work of AlexNet"], "weights for the work"),
     ],

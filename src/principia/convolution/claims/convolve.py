@@ -229,7 +229,7 @@ def circulant_is_diagonal_in_fourier(
 
 
 @claim(
-    controls=[
+    control=[
         Control({"long": "log2 n"}, ["at m = n/4", "direct: growth"], "a kernel of log2 n places"),
         Control({"short": "n/4"}, ["at m = log2 n"], "a kernel of n/4 places"),
     ],
@@ -271,7 +271,7 @@ def fft_cost_pays_for_long_kernels(
 
 
 @claim(
-    controls=[
+    control=[
         Control({"map": "ReLU of a convolution"}, ["from its answer to a pulse", "is_linear"],
                 "not linear"),
         Control({"map": "any matrix"}, ["from its answer to a pulse", "commutes with shifts"],
@@ -313,7 +313,7 @@ def linear_equivariant_is_convolution(
 
 
 @claim(
-    controls=[
+    control=[
         Control({"flipped": False}, ["convolution", "in a circle"], "the kernel as it is"),
         Control({"kernel": "the signal"}, ["not commutative"], "a signal with itself"),
     ],
@@ -395,7 +395,7 @@ def toeplitz_is_convolution(
 
 
 @claim(
-    controls=[
+    control=[
         Control({"exponent": "t²/2"}, ["its own transform", "back again"], "another width"),
         Control({"adds": "standard deviations"}, ["width of a sum"], "1 + 2, squared"),
     ],

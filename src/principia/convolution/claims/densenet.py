@@ -206,7 +206,7 @@ def _connections(
 
 
 @claim(
-    controls=[
+    control=[
         Control({"theta": 1.0}, ["BC, depth 100"], "transitions that keep all channels"),
         Control({"bottleneck": True}, ["depth 40"], "bottlenecks"),
         Control({"stem": "3 x 3"}, [f"photographs, depth {one}" for one in IMAGENET],

@@ -269,7 +269,7 @@ def cifar_net_has_62006_parameters(
 
 
 @claim(
-    controls=[
+    control=[
         Control({"form": "printed"}, ["sub-sampling", "the whole network"], "with maxima"),
         Control({"step": 2}, ["windows", "windows, rectifiers and maxima"],
                 "windows two pixels apart"),
@@ -336,7 +336,7 @@ def _by_hand_1998(net: Any, x: Tensor, pool: Any) -> Tensor:
 
 
 @claim(
-    controls=[
+    control=[
         Control({"stride": 1}, ["rectifiers and maxima", "original"], "nothing is left out"),
         Control({"counted": "multiplications"}, ["share of what comes after C3"], "work instead"),
     ],

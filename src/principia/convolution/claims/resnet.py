@@ -65,7 +65,7 @@ EXACT = "exact: a branch of 0, or times 0"
 
 
 @claim(
-    controls=[
+    control=[
         Control(
             {"zero_init": False},
             ["two convolutions", "bottleneck", "no normalization", "shortcut B", "gradient",
@@ -224,7 +224,7 @@ def _count(net: nn.Module) -> int:
 
 
 @claim(
-    controls=[
+    control=[
         Control({"shortcut": "B"}, ["five depths", "one channel"], "shortcuts with parameters"),
         Control({"blocks": "two convolutions"}, ["photographs", "their depths",
                                                  "billions of multiplications"],

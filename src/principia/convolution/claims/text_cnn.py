@@ -414,7 +414,7 @@ def next_word_is_a_softmax_of_products(
 
 
 @claim(
-    controls=[
+    control=[
         Control({"mode": "static"}, ["moves"], "vectors that are kept"),
         Control({"mode": "rand"}, ["starts as given"], "vectors that are drawn"),
     ],

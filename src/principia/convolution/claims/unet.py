@@ -183,7 +183,7 @@ def _padded(values: list[int], length: int) -> list[int]:
 
 
 @claim(
-    controls=[
+    control=[
         Control({"shift": "a pixel"}, "all", "a shift that splits the blocks"),
         Control({"padding": "same"}, "all", "zeros at the rim"),
     ],

@@ -311,7 +311,7 @@ def _first_gradients(seed: Seed, depth: int, *, residual: bool) -> Tensor:
 
 
 @claim(
-    controls=[
+    control=[
         Control({"longest": 1}, ["the gap grows"], "a single sample leaves nothing to do at once"),
     ],
     source="van den Oord et al. 2016, sec. 1",

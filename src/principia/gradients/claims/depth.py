@@ -159,7 +159,7 @@ def sufficient_statistics(
 
 
 @claim(
-    controls=[
+    control=[
         Control({"depth": 1}, ["gradient"], "a single layer, whose loss is convex"),
         Control({"flat_from": 2}, ["Hessian"], "two layers, whose saddle is curved"),
     ],
@@ -301,7 +301,7 @@ def _orthogonal(rng: torch.Generator, *shape: int) -> Tensor:
 
 
 @claim(
-    controls=[
+    control=[
         Control(
             {"layers": "orthogonal"}, ["rate in the second half", "every layer adds"],
             "layers that keep all lengths",

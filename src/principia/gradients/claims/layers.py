@@ -303,7 +303,7 @@ def broadcasting_sums(
 
 
 @claim(
-    controls=[
+    control=[
         Control({"value": 2.0}, ["lines above ReLU"], "a slope outside of [0, 1]"),
         Control(
             {"data": "on the kinks"}, ["fields that are 0", "gradients with 1 for 0"],

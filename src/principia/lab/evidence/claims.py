@@ -350,9 +350,8 @@ class Claim:
 def claim(
     *,
     source: str,
-    control: Mapping[str, Any] | None = None,
+    control: Mapping[str, Any] | Sequence[Control] = (),
     refutes: Sequence[str] | Literal["all"] = "all",
-    controls: Sequence[Control] = (),
     misprint: str = "",
     headline: bool = False,
     no_component: str = "",
@@ -363,9 +362,10 @@ def claim(
 
     Args:
         source: Who proved or first stated it.
-        control: Knob values that break a hypothesis, so that the check must be refuted.
-        refutes: The parts of the evidence that this control refutes; all, unless some are named.
-        controls: The controls, where one is not enough, in place of `control` and `refutes`.
+        control: Knob values that break a hypothesis, so that the check must be refuted; or a list
+            of controls, where one is not enough.
+        refutes: The parts of the evidence that a single control refutes; all, unless some are
+            named. Those of a list name theirs themselves.
         misprint: How the formula is often printed wrongly, if the first control is that misprint.
         headline: Whether the tour shows this claim for its chapter; one a chapter.
         no_component: Why it runs no component of the course, if it does not: in one clause, that it
@@ -374,21 +374,21 @@ def claim(
         no_figure: Why measured values beside expected ones are all that there is to see, if it
             declares no figure of its own.
     """
-    listed = tuple(controls)
-    if not listed and control:
+    if isinstance(control, Mapping):
         listed = (Control(control, "all" if refutes == "all" else tuple(refutes)),)
+    else:
+        listed = tuple(control)
 
     def declare(function: Callable[..., Evidence]) -> Claim:
         if not listed or not all(one.knobs for one in listed) or not source:
             raise UsageError(
                 f"claim: {function.__name__} must have a control and a source; "
-                f"got control={dict(control or {})}, controls={list(controls)} and "
-                f"source={source!r}."
+                f"got control={control!r} and source={source!r}."
             )
-        if controls and control:
+        if refutes != "all" and not isinstance(control, Mapping):
             raise UsageError(
-                f"claim: {function.__name__} must have control= or controls=; got both. "
-                "Move the first into the list, as Control({...}, refutes=[...])."
+                f"claim: {function.__name__} must say in each of its controls what it refutes; got "
+                f"refutes={list(refutes)} beside a list."
             )
         return Claim(
             function, listed, source, misprint, headline, no_component, sees, no_figure

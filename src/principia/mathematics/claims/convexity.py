@@ -136,7 +136,7 @@ def convex_function(
 
 
 @claim(
-    controls=[
+    control=[
         Control({"function": "two wells"}, ["heights", "tangents at the ends"], "two wells"),
         Control({"steps": 3}, ["heights", "ends are stationary"], "descents that stop early"),
     ],
@@ -196,7 +196,7 @@ def strict_inequality(
 
 
 @claim(
-    controls=[
+    control=[
         Control({"says": "exactly one"}, ["minimizers"], "exactly one"),
         Control({"convex": "not strictly"}, words="a flat bottom"),
     ],
@@ -232,7 +232,7 @@ def at_most_one_minimizer(
 
 
 @claim(
-    controls=[
+    control=[
         Control({"outer": "tanh"}, ["h of f"], "h = tanh, which is not convex"),
         Control({"kept": False}, ["sum", "maximum", "f(Ax + b)", "on a line"], BROKEN),
     ],

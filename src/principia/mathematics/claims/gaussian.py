@@ -349,7 +349,7 @@ def conditional_covariance_constant(
 
 
 @claim(
-    controls=[
+    control=[
         Control({"positive": "cross blocks too"}, ["least eigenvalues"], "the misprint"),
         Control({"noise": 0.01}, ["a cross block below 0"], "a second half that is the first"),
     ],

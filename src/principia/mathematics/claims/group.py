@@ -39,7 +39,7 @@ EXACT = "a theorem about whole numbers: no slack"
 
 
 @claim(
-    controls=[
+    control=[
         Control(
             {"operation": "subtraction"}, ["associativity", "identity", "inverse"], "subtraction"
         ),

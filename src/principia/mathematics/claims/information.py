@@ -260,7 +260,7 @@ def maximum_likelihood_is_cross_entropy(
 
 
 @claim(
-    controls=[
+    control=[
         Control({"maximum": "log n"}, ["disjoint supports"], "the misprint"),
         Control({"divergence": "KL(p, q)"}, ["symmetric", "log 2 only if disjoint"], "no middle"),
     ],
@@ -379,7 +379,7 @@ def posterior_total_variation(
 
 
 @claim(
-    controls=[
+    control=[
         Control({"posterior": "0.9 / 0.1"}, ["divergence", "average total variation"], "no doubts"),
         Control({"flips": False}, ["inputs with the same label"], "a model on the right side"),
     ],

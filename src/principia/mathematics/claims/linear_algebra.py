@@ -78,7 +78,7 @@ ALIKE = "equivalent: no exception"
 
 
 @claim(
-    controls=[
+    control=[
         Control({"minors": "trace and determinant"}, ["principal minors"], "a sum and one minor"),
         Control({"vectors": "axes"}, ["x'Ax"], "x along the axes alone: the diagonal"),
     ],
@@ -254,7 +254,7 @@ def cholesky(
 
 
 @claim(
-    controls=[
+    control=[
         Control({"order": "ACB"}, ["cyclic"], "two factors exchanged"),
         Control({"inner": "Tr AB"}, ["inner product"], "a product that is not transposed"),
     ],

@@ -151,7 +151,7 @@ def bayes_rule(
 
 
 @claim(
-    controls=[
+    control=[
         Control({"coupling": 0.3}, ["P(x, y | z)", "P(x | y, z)"], "an arrow from X to Y"),
         Control({"common": False}, ["mean information between X and Y"], "no arrow from Z to X"),
     ],

@@ -358,7 +358,7 @@ def kinks(
 
 
 @claim(
-    controls=[
+    control=[
         Control({"unit": "tanh"}, ["layers"], "units whose slope reaches 1"),
         Control({"norm": 6.0}, ["layers", "layers of tanh and ReLU that stretch"],
                 "weights that stretch a vector six times"),

@@ -95,7 +95,7 @@ def barron_constant_claim(
 
 
 @claim(
-    controls=[Control({"values": "signs drawn anew"}, ["n = 1", "n = 2", "n = 5"],
+    control=[Control({"values": "signs drawn anew"}, ["n = 1", "n = 2", "n = 5"],
                       "noise, whose spectrum ends nowhere")],
     source="Barron 1993, theorem 1",
 )

@@ -156,7 +156,7 @@ def weights_of(net: LinearNetwork) -> list[Tensor]:
 
 
 @claim(
-    controls=[
+    control=[
         Control(
             {"printed": "X = U_k Σ_k V_k'"}, ["error of the cut", "rank of the cut"],
             "X itself in place of its cut",

@@ -334,7 +334,7 @@ def _best_convex(knots: Array, values: Array) -> tuple[Array, Array]:
 
 
 @claim(
-    controls=[
+    control=[
         Control({"missing": 1}, ["maximum"], "a tree that lacks its last level"),
         Control({"terms": "of depth 2"}, ["odd part of depth 1 is additive"],
                 "sums of absolute values of absolute values"),

@@ -65,7 +65,7 @@ SHAPES = ((1, 6, 4), (2, 5, 1), (2, 7, 3), (3, 3, 2), (3, 8, 2))  # inputs, unit
 
 
 @claim(
-    controls=[
+    control=[
         Control({"cells": "all off, all on"}, ["patterns"], "two cells"),
         Control({"activation": "tanh"}, ["gradient within a cell", "differences within a cell"],
                 "units that bend everywhere"),
@@ -206,7 +206,7 @@ def _polygons(W: Tensor, b: Tensor) -> tuple[Regions, float]:
 
 
 @claim(
-    controls=[Control({"layers": 2}, ["growth"], "two layers, of which the first folds")],
+    control=[Control({"layers": 2}, ["growth"], "two layers, of which the first folds")],
     source="Zaslavsky 1975",
 )
 def shallow_growth(

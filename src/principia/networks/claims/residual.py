@@ -262,7 +262,7 @@ def skip_gradient_product(
 
 
 @claim(
-    controls=[
+    control=[
         Control({"skips": "in neither"}, ["decay with skips"], "no skips"),
         Control({"skips": "in both"}, ["decay without"], "skips in both networks"),
     ],

@@ -279,7 +279,7 @@ def is_rmsprop_with_momentum(
 
 
 @claim(
-    controls=[
+    control=[
         Control({"bound": "two_case"}, ["bound"], "often quoted: max(1, (1 − β₁)/√(1 − β₂))"),
         Control({"bound": "term_by_term"}, ["sharp"], "each gradient of the average by itself"),
     ],

@@ -69,7 +69,7 @@ Sigma = Annotated[float, Range(0.1, 10)]
 
 
 @claim(
-    controls=[
+    control=[
         Control(
             {"decay": "β"}, ["exponential", "exponential, here", "exponential of a problem"],
             "β for the decay",
@@ -150,7 +150,7 @@ def torch_average_is_the_formula(
 
 
 @claim(
-    controls=[
+    control=[
         Control({"evaluate": "last"}, ["average"], "the last iterate in place of the average"),
         Control({"steps_fall": False}, ["last iterate"], "steps that stay as long"),
     ],
@@ -307,7 +307,7 @@ def ema_variance_factor(
 
 
 @claim(
-    controls=[
+    control=[
         Control({"of": "two runs"}, ["loss of the mean"], "points of two runs"),
         Control(
             {"second": "the first one's start"}, ["hill between two runs"],

@@ -83,7 +83,7 @@ EXACT = "a theorem; rounding of values of this size"
 
 
 @claim(
-    controls=[
+    control=[
         Control({"weight_decay": 0.1}, words="a decay of the weights"),
         Control({"scheduled": "before"}, words="the schedule moves before the step"),
     ], source="Cauchy 1847", no_figure="a loop written out gives the same numbers, to rounding",
@@ -145,7 +145,7 @@ def descent_lemma(
 
 
 @claim(
-    controls=[
+    control=[
         Control({"form": "printed"}, words="the square of the value, not of the gradient"),
         Control({"form": "equality"}, ["along the axes", "a bowl", "logistic risk"], "an equality"),
     ], source="Nesterov 2018, sec. 1.2.3",

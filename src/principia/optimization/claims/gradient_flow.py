@@ -184,7 +184,7 @@ def flow_dissipates_energy(
 
 
 @claim(
-    controls=[
+    control=[
         Control({"rate": 2.0}, words="the rate at which the gap shrinks, taken for the point's"),
         Control({"turned": True}, words="Q and its transpose exchanged"),
     ],

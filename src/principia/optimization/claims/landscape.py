@@ -124,7 +124,7 @@ def _train(
 
 
 @claim(
-    controls=[
+    control=[
         Control({"hidden": 0}, ["longest gradient / first"], "no hidden layer: a convex loss"),
         Control({"lr": 2.0}, ["steps up before that"], "steps too long to fall at each"),
     ],
@@ -311,7 +311,7 @@ def _half_square(outputs: Tensor, target: Tensor) -> Tensor:
 
 
 @claim(
-    controls=[
+    control=[
         Control({"noise": 0.0}, ["end"], "labels without noise"),
         Control({"spread": False}, ["slide"], "E[r²] = s², as if uv stayed at 1"),
     ],

@@ -219,7 +219,7 @@ def _bound(problem: Problem, lr: float, steps: int, power: int = 1) -> Tensor:
 
 
 @claim(
-    controls=[
+    control=[
         Control({"gradient_at": "lookahead, as printed"}, words="the sign that is printed"),
         Control({"gradient_at": "iterate"}, words="the heavy ball: a gradient at the iterate"),
     ],

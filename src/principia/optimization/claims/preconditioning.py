@@ -198,7 +198,7 @@ def _newton_step(problem: Problem, **options: Any) -> Tensor:
 
 
 @claim(
-    controls=[
+    control=[
         Control({"damping": "the first group's"}, ["dense", "products"], "one λ for all groups"),
         Control({"sign": "kept"}, ["saddle-free"], "eigenvalues with their signs"),
     ],
@@ -338,7 +338,7 @@ def search_brings_newton_home(
 
 
 @claim(
-    controls=[
+    control=[
         Control({"mode": "plain", "damping": 0.0}, ["ends at a minimum"], "plain Newton"),
         Control({"y": 0.6}, ["plain ends at the saddle"], "a start beyond its basin, 1/√5"),
     ],

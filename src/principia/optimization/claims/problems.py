@@ -105,7 +105,7 @@ def steps_map(problem: Problem, starts: Tensor, ends: Tensor) -> Plot:
 
 
 @claim(
-    controls=[
+    control=[
         Control(
             {"factor": 0.9},
             ["L", "PL, sine bowl", "PL, quadratic", "PL, logistic", "strong convexity",
@@ -333,7 +333,7 @@ def rows_are_independent_runs(
 
 
 @claim(
-    controls=[
+    control=[
         Control({"price": "λ‖θ‖²"}, ["values", "minimizer", "minimum"], "a price without its half"),
         Control(
             {"labels": "separable"}, ["first inputs, turned toward their class"],

@@ -343,7 +343,7 @@ class _SampledSaddle(Problem):
 
 
 @claim(
-    controls=[
+    control=[
         Control({"optimizer": "SGD"}, ["rows that stayed"], "no noise but that of the labels"),
         Control({"start": 0.1}, ["gradients of samples"], "a start beside the saddle"),
     ],

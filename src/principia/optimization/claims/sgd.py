@@ -188,7 +188,7 @@ def variance_falls_as_one_over_batch(
 
 
 @claim(
-    controls=[
+    control=[
         Control({"alpha": 0.5}, ["noise, one decade to the next"], "steps that fall too slowly"),
         Control({"alpha": 1.5}, ["way of a decade"], "steps that fall too fast"),
     ], source="Robbins and Monro 1951",

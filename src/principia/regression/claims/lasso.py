@@ -241,7 +241,7 @@ def _trained(X: Tensor, y: Tensor, alpha: float) -> Tensor:
 
 
 @claim(
-    controls=[
+    control=[
         Control({"converted": False}, [
             "sum loss, full price", "sum loss, half price", "half-sum loss, full price",
             "half-sum loss, half price", "mean loss, full price", "mean loss, half price",

@@ -154,7 +154,7 @@ def full_orbit_fit_is_invariant(
 
 
 @claim(
-    controls=[
+    control=[
         Control({"form": "printed"}, ["shifts are seen"], "the misprint"),
         Control({"beyond": "zeros"}, ["commutes", "mean"], "zeros around the picture"),
     ],

@@ -138,7 +138,7 @@ def _draw_affine(bn: _BatchNorm, rng: torch.Generator) -> _BatchNorm:
 
 
 @claim(
-    controls=[
+    control=[
         Control(
             {"statistics": "running", "momentum": 1.0, "batch": 4}, ["alone and in a batch"],
             "the statistics of the last four samples",

@@ -67,7 +67,7 @@ CPU = torch.device("cpu")
 
 
 @claim(
-    controls=[
+    control=[
         Control({"layer": "nn.Dropout(π)"}, ["what is kept", "share that is kept"],
                 "told the probability of keeping"),
         Control({"layer": "ClassicDropout(π)"}, ["mean", "what is kept", "evaluation"],
@@ -286,7 +286,7 @@ def _linear(weight: Tensor) -> nn.Linear:
 
 
 @claim(
-    controls=[
+    control=[
         Control({"depth": 0}, ["off"], "a linear network"),
         Control({"factor": "1/π"}, ["less than the spread"], "no scaling"),
         Control({"factor": "(1 - π)/π"}, ["less than the spread"], "by the share that is dropped"),

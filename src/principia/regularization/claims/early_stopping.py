@@ -157,7 +157,7 @@ def stopping_risk_inflation(
 
 
 @claim(
-    controls=[
+    control=[
         Control({"restore_best": False}, ["weights"], "the last weights are kept"),
         Control({"better": "higher"}, ["check of the stop", "weights"], "told that more is better"),
     ],

@@ -139,7 +139,7 @@ def independent_of_batch(
 
 
 @claim(
-    controls=[
+    control=[
         Control(
             {"norm": "batch"},
             [
@@ -234,7 +234,7 @@ def _changes(rng: torch.Generator, units: int) -> dict[str, Evidence]:
 
 
 @claim(
-    controls=[
+    control=[
         Control({"norm": "rms"}, ["sum", "LayerNorm"], "not centered"),
         Control({"eps": 0.5}, ["norm"], "a large δ"),
     ],

@@ -67,7 +67,7 @@ RENORM = "torch.renorm adds 1e-7 to the norm that it divides by"
 
 
 @claim(
-    controls=[
+    control=[
         Control({"onto": "sphere"},
                 ["no point of the ball is closer", "distances do not grow", "radii by row"],
                 "what is inside moves, too"),
@@ -150,7 +150,7 @@ def _distances(a: Tensor, b: Tensor) -> Tensor:
 
 
 @claim(
-    controls=[
+    control=[
         Control({"steps": 10}, ["inactive: conditions", "inactive: λ", "inactive: θ"],
                 "before the solution"),
         Control({"optimizer": "SGD"}, ["active: conditions", "active: at the rim", "active: λ"],
@@ -343,7 +343,7 @@ def half_in_the_expansion(
 
 
 @claim(
-    controls=[
+    control=[
         Control({"over": "matrix"},
                 ["rows within the bound are untouched", "others are cut to the bound"],
                 "a ball for all rows together"),

@@ -177,7 +177,7 @@ def adam_decay_is_not_l2(
 
 
 @claim(
-    controls=[
+    control=[
         Control({"largest": 2.1}, ["contracts"], "steps beyond 2"),
         Control({"optimizer": "Adam"}, ["not outside", "factor", "signs"], "steps of one length"),
     ],
@@ -314,7 +314,7 @@ def decay_is_a_gaussian_prior(
 
 
 @claim(
-    controls=[
+    control=[
         Control({"sigma": 0.0}, ["decay helps"], "labels without noise"),
         Control({"price": "σ²/τ²"}, ["best strength"], "the price of a sum, not of a mean"),
     ],
@@ -359,7 +359,7 @@ def decay_suppresses_noise(
 
 
 @claim(
-    controls=[
+    control=[
         Control({"alpha": 1.0}, ["norm"], "nothing rescaled"),
         Control({"biases": "kept"}, ["outputs", "norm along the valley"], "biases as they were"),
     ],
@@ -394,7 +394,7 @@ def norm_is_not_the_function(
 
 
 @claim(
-    controls=[
+    control=[
         Control({"penalty": "l2"}, ["zeros", "values", "subgradient: near"], "squared weights"),
         Control({"penalty": "exchanged"}, ["subgradient: no zeros", "zeros"], "no threshold"),
     ],
