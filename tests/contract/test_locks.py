@@ -95,11 +95,12 @@ def test_make_installs_nothing_without_its_hash(tmp_path):
     assert ours == "--no-deps --no-build-isolation --editable ."
 
 
-def report_of(tmp_path, *digests):
+def report_of(tmp_path, *digests, older=False):
     report = tmp_path / "report.json"
     report.write_text(json.dumps({"install": [
         {"download_info": {"url": "file:///somewhere/torch-9-cp311.whl",
-                           "archive_info": {"hashes": {"sha256": one}}}} for one in digests]}))
+                           "archive_info": {"hash": f"sha256={one}"} if older else
+                           {"hashes": {"sha256": one}}}} for one in digests]}))
     return subprocess.run([sys.executable, str(LOCKS / "trusted.py"), str(report)],
                           capture_output=True, text=True, check=False)
 
@@ -109,6 +110,8 @@ def test_a_build_of_pytorch_that_nobody_knows_is_refused(tmp_path):
     known = [hashes[0], hashes[-1], cpu[0]]
     for digests in (known, []):
         assert report_of(tmp_path, *digests).returncode == 0
+        assert report_of(tmp_path, *digests, older=True).returncode == 0  # by pip before 23.1
+    assert report_of(tmp_path, "0" * 64, older=True).returncode != 0
     done = report_of(tmp_path, known[0], known[1][:-1] + ("0" if known[1][-1] != "0" else "1"))
     assert done.returncode != 0
     assert f"the {len(hashes) + len(cpu)} builds" in done.stderr
