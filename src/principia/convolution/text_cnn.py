@@ -396,9 +396,8 @@ class DynamicCNN(nn.Module):
         """Compute the scores of the classes."""
         x, words = whole(x, self.top)
         h, lengths, layers = self.words(x).mT, words, len(self.widths)
-        for layer, (convolution, bias) in enumerate(
-            zip(self.convolutions, self.biases, strict=True), start=1
-        ):
+        parts: Any = zip(self.convolutions, self.biases, strict=True)
+        for layer, (convolution, bias) in enumerate(parts, start=1):
             rows = convolution.groups
             h = convolution(h).unflatten(1, (rows // 2, 2, -1)).sum(dim=2).flatten(1, 2)
             lengths = lengths + convolution.kernel_size[0] - 1

@@ -132,7 +132,7 @@ def max_over_time_is_length_free(
     alone = torch.stack([features(row[row != 0][None]) for row in short])
     together = net.features(F.pad(short, (0, 30))).detach()
     biased = _random_net(rng, 3, widths=(2,), filters=2)
-    biased.convolutions[0].bias.data += 5.0  # so that a window of nothing would speak
+    _filters(biased)[0].bias.data += 5.0  # so that a window of nothing would speak
     pair = biased.features(torch.tensor([[4, 6, 0, 0, 0], [5, 6, 7, 8, 9]]))[0]
     return every({
         "silent words": equal(
@@ -281,11 +281,11 @@ def kmax_keeps_order(
 
 def _dynamic_by_hand(net: DynamicCNN, words: Tensor) -> Tensor:
     """Compute one text alone, row by row and map by map."""
-    rows = [[row] for row in cast(Any, net.words).learned.weight[words].mT.detach().numpy()]
+    rows: Any = [[row] for row in cast(Any, net.words).learned.weight[words].mT.detach().numpy()]
     for layer, convolution in enumerate(net.convolutions, start=1):
         W = cast(Any, convolution).weight.detach().numpy()  # (rows maps, maps before, width)
         maps, bias = len(W) // len(rows), net.biases[layer - 1].detach().numpy()
-        wide = [
+        wide: Any = [
             [sum(np.correlate(line, W[maps * number + one, before], "full")
                  for before, line in enumerate(lines)) for one in range(maps)]
             for number, lines in enumerate(rows)

@@ -241,7 +241,7 @@ def skips_carry_detail(
     how: dict[str, Any] = {"padding": "circular", "up": "bilinear"}  # 2 x 2 kernels leave a grid
     net = _random_net(rng, 1, depth=depth, skip=skip, **how)
     x = randn(rng, 2, 1, side, side + 2**depth)
-    maps: list[Tensor] = []
+    maps: list[Any] = []
     hook = net.down[0].register_forward_hook(lambda _, seen, y: maps.append(y))
     with faded(net, bottom=0):
         y = net(x)
@@ -302,7 +302,7 @@ def _by_hand(net: UNet, x: Tensor) -> Tensor:
         layer = next(layers)
         if isinstance(layer, nn.ConvTranspose2d):
             x = torch.einsum("bchw,cdij->bdhiwj", x, layer.weight).flatten(4).flatten(2, 3)
-            x = x + layer.bias[:, None, None]
+            x = x + cast(Tensor, layer.bias)[:, None, None]
         else:  # of three copies a side, the middle one sees no rim
             h, w = x.shape[2:]
             x = F.interpolate(x.repeat(1, 1, 3, 3), scale_factor=2, mode="bilinear")

@@ -3,7 +3,7 @@ r"""Convolution over words: what it reaches on data."""
 import re
 from collections import Counter
 from collections.abc import Sequence
-from typing import Annotated
+from typing import Annotated, Any
 
 import torch
 from sklearn.feature_extraction.text import CountVectorizer
@@ -66,10 +66,11 @@ def phrase_finder(
     net = TextCNN(
         WordVectors(vocab, vocab, vectors=vectors, mode="static"), widths=(width,), filters=1
     ).eval()
+    layer: Any = net.convolutions[0]
     wanted = vectors[[numbers[one] for one in PHRASE[:width]]]
     with torch.no_grad():
-        net.convolutions[0].weight.copy_(wanted.mT / width)  # answers with the share that fits
-        net.convolutions[0].bias.zero_()
+        layer.weight.copy_(wanted.mT / width)  # answers with the share that fits
+        layer.bias.zero_()
         net.head.weight.copy_(torch.tensor([[20.0], [-20.0]]))
         net.head.bias.copy_(torch.tensor([-20.0, 20.0]) * (1 + SURE) / 2)
         x = torch.tensor([[numbers[word] for word in text]])
@@ -231,10 +232,11 @@ def _phrases(net: TextCNN, x: Tensor, texts: Sequence[str], names: Sequence[str]
     """Draw the phrases that speak most strongly for each class, each phrase once."""
     said, places = top_ngrams(net, x, 60)
     plots = []
-    for name, values, windows in zip(names[:4], said.tolist(), places.tolist(), strict=False):
+    found: Any = zip(names[:4], said.tolist(), places.tolist(), strict=False)
+    for name, values, windows in found:
         best: dict[str, float] = {}
         for value, (row, start, width) in zip(values, windows, strict=True):
-            phrase = " ".join(words_of(texts[row])[start : start + width])
+            phrase = " ".join(words_of(texts[int(row)])[start : start + width])
             best[phrase] = max(value, best.get(phrase, 0.0))
         top = sorted(best.items(), key=lambda pair: -pair[1])[:8]
         bars = Series(name, [one for one, _ in top], [value for _, value in top], style="bars")
