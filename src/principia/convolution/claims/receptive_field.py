@@ -280,7 +280,7 @@ def effective_field_grows_like_root_depth(
     variances = torch.stack([places_2d.var(correction=0), places_2d[:2].var(correction=0)])
     expected = (variances * 3 ** (2 * growth)).sqrt()
     signed = drawn_anew(skip_init(nn.Conv1d, 1, 1, 4, bias=False), rng)
-    w = signed.weight.detach()[0, 0]
+    w = next(signed.parameters()).detach()[0, 0]
     x = torch.arange(len(shares[-1])) - 20 * (taps @ places)
     width = float(one) * 20**growth
     law = (-0.5 * (x / width) ** 2).exp() / (width * (2 * torch.pi) ** 0.5)

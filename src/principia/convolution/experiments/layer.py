@@ -22,6 +22,7 @@ from principia.lab.training.pairs import paired
 from principia.regularization.initialization import initialize_
 
 KINDS = {"shared": 0.02, "local": 0.01, "dense": 0.003}  # with the rate at which each learns best
+SHOWN = 8  # kernels of the figure
 MARGIN = 2  # the largest padding of the moving picture
 EDGE = torch.tensor([[1.0, 0.0, -1.0], [2.0, 0.0, -2.0], [1.0, 0.0, -1.0]]) / 2
 RED, ORANGE, BLUE = (torch.tensor(one) for one in (
@@ -222,7 +223,7 @@ def weight_sharing(
             aliased_share_of_maps=float(aliased_share(maps).mean()),
         )
         kernels = layer.weight.detach()[:, 0]
-    run.figure("kernels", figures.draw(_kernels(kernels, maps)))
+    run.figure("kernels", figures.draw(_kernels(kernels[:SHOWN], maps[:, :SHOWN])))
 
 
 def _scattered(x: Tensor, rng: torch.Generator) -> Tensor:
@@ -250,5 +251,5 @@ def _kernels(kernels: Tensor, maps: Tensor) -> Panels:
                  low=-largest, high=largest)
     waves = torch.fft.fftshift(torch.fft.fft2(kernels, s=(32, 32)).abs(), dim=(-2, -1))
     shares = aliased_share(maps).mean(dim=0).tolist()
-    below = grid([*waves], [f"{share:.0%} too short" for share in shares])
+    below = grid([*waves], [f"{share:.0%} alias" for share in shares])
     return Panels((*above.plots, *below.plots), columns=len(kernels))

@@ -198,7 +198,7 @@ def _maps(channels: int, seed: Seed) -> Plot:
     for kind, stack in STACKS.items():
         size = receptive_field(stack).size
         net = nn.Sequential(*_stack(stack, channels))
-        shares, _ = effective_field(net, (1, size), (0,), draws=100, rng=seed.torch())
+        shares, _ = effective_field(net, (1, size), (0,), draws=100, rng=seed.child(kind).torch())
         series.append(Series(kind, range(1 - size, 1), shares, "other", "line"))
     return Plot(tuple(series), "place of the input, from the unit", "share of the squared gradient",
                 "y")
