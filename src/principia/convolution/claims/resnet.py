@@ -83,11 +83,12 @@ def zero_branch_is_identity(
     r"""With a branch of 0, or $\alpha=0$, a block is what its shortcut path is."""
     rng, C = seed.torch(), channels
     smooth = partial(ConvLayer, norm=nn.Identity, activation=nn.Tanh)
+    zero: Any = {"zero_init": True} if zero_init else {}
     made: dict[str, Any] = {
-        "two convolutions": ResidualBlock(C, C, zero_init=zero_init, rng=rng),
-        "bottleneck": BottleneckBlock(4 * C, C, zero_init=zero_init, rng=rng),
-        "no normalization": ResidualBlock(C, C, zero_init=zero_init, layer=smooth, rng=rng),
-        "shortcut B": ResidualBlock(C, 2 * C, 3, shortcut="B", zero_init=zero_init, rng=rng),
+        "two convolutions": ResidualBlock(C, C, rng=rng, **zero),
+        "bottleneck": BottleneckBlock(4 * C, C, rng=rng, **zero),
+        "no normalization": ResidualBlock(C, C, layer=smooth, rng=rng, **zero),
+        "shortcut B": ResidualBlock(C, 2 * C, 3, shortcut="B", rng=rng, **zero),
         "α = 0": ResidualBlock(C, C, shortcut="B", alpha=alpha, rng=rng),
         "α = 0, plain": ResidualBlock(C, C, shortcut="none", alpha=alpha, rng=rng),
     }
@@ -134,8 +135,11 @@ def _whole(rng: torch.Generator, channels: int, zero_init: bool) -> dict[str, Ev
     stem = normed(F.conv2d(x, net.stem.layer.conv.weight, padding=1), net.stem.layer.norm).relu()
     kept = F.pad(stem[:, :, ::4, ::4].mean(dim=(2, 3)), (0, 9))  # of 12 channels
     before = F.conv2d(normed(x, layer.norm).relu(), layer.conv.weight, padding=1)
+    scores = F.linear(kept, net.head.weight, net.head.bias).flatten()
+    last = net.groups[0][0].branch[1]
+    found = torch.cat([net(x).flatten(), last.norm.weight, (last.conv.weight == 0).sum()[None]])
     return {
-        "network": equal_to_rounding(net(x), F.linear(kept, net.head.weight, net.head.bias)),
+        "network": equal_to_rounding(found, F.pad(scores, (0, 4))),  # a norm of 3 zeros, no more
         "a layer, normalized before": equal_to_rounding(layer(x), before),
     }
 
