@@ -154,7 +154,7 @@ class UNet(nn.Module):
             n //= 2
         n -= rim
         for _ in self.up:
-            n = 2 * n - rim if n > 0 else 0
+            n = 2 * n - rim
         return n if n > 0 else None
 
 

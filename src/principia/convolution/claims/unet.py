@@ -69,7 +69,7 @@ def valid_size(
         f"divisible by {block}; got {2 * block + 1}. The nearest that fits is "
         f"{2 * block} or {3 * block}.",
     ]
-    of_two = [_output_side(two, n) > 0 for n in range(1, 99)]
+    of_two = [_refusal(two, n) is None for n in range(1, 99)]
     return every({
         "paper": equal(
             [*paper], [3, 2, PAPER[1], PAPER[1] + 128], tol=0, why="sides of a tensor"
