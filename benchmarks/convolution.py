@@ -36,7 +36,11 @@ def _(f, h):
     return scipy.signal.oaconvolve(f.numpy(), h.numpy())
 
 
-@convolve.peer("scipy.signal.fftconvolve", package="scipy")
+@convolve.peer(
+    "scipy.signal.fftconvolve", package="scipy",
+    slower="On 1,000 samples the product takes less than the questions that ours asks first: which "
+    "axes, which types, which method.",
+)
 def _(f, h):
     return scipy.signal.fftconvolve(f.numpy(), h.numpy())
 
