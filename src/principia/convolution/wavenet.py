@@ -129,7 +129,7 @@ class CausalConv1d(nn.Module):
         dilation: PositiveInt = 1, rng: torch.Generator | None = None,
     ) -> None:
         super().__init__()
-        self.conv = skip_init(nn.Conv1d, cin, cout, kernel, dilation=dilation)
+        self.conv: Any = skip_init(nn.Conv1d, cin, cout, kernel, dilation=dilation)
         self.dilation, self.reach = dilation, (kernel - 1) * dilation
         initialize_(self, "default", rng=rng)
 
