@@ -137,7 +137,7 @@ class UNet(nn.Module):
             return side
         step = 1 << len(self.down)
         near = [one for one in range(n - step, n + 1 + 16 * step) if self._outputs(one) is not None]
-        sides = [one for one in near if one < n][-1:] + [one for one in near if one > n][:1]
+        sides = near[: 1 + (near[0] < n)]  # one below, if there is one, and one above
         domain = f"a picture with sides divisible by {step}"
         if self.padding == "valid":
             domain = f"a picture whose maps have even sides before all {len(self.down)} poolings"
@@ -177,7 +177,8 @@ def _doubling(n: int, m: int, up: str, padding: Padding) -> nn.Module:
     """Make what doubles the sides, with n channels before and m behind."""
     if up == "transposed":
         return _made(nn.ConvTranspose2d, n, m, 2, stride=2)
-    return nn.Sequential(_Bilinear(circular=padding == "circular"), _made(nn.Conv2d, n, m, 1))
+    # the two commute; before the sides are doubled, a mixture of channels is a quarter of the work
+    return nn.Sequential(_made(nn.Conv2d, n, m, 1), _Bilinear(circular=padding == "circular"))
 
 
 @final

@@ -92,6 +92,9 @@ def valid_size(
             [*same.values()], [n if n % block == 0 else 0 for n in sides], tol=0,
             why="sides of a tensor",
         ),
+        "a picture that does not fit": equal(
+            str(_refusal(kept, 2 * block + 1, block)) == messages[1], True, tol=0, why="one refusal"
+        ),
         "the nearest that fit": equal(
             [one.endswith(two) for one, two in zip(messages, near, strict=True)], [True, True],
             tol=0, why="words of the refusal",
@@ -104,9 +107,13 @@ def _output_side(net: UNet, n: int) -> int:
     return 0 if _refusal(net, n) else net.output_side(n)
 
 
-def _refusal(net: UNet, n: int) -> UsageError | None:
+def _refusal(net: UNet, n: int, high: int = 0) -> UsageError | None:
+    """Give the refusal of a side; with `high`, of a picture that is so high and so wide."""
     try:
-        net.output_side(n)
+        if high:
+            net(torch.empty(1, 1, high, n, device="meta"))
+        else:
+            net.output_side(n)
     except UsageError as error:
         return error
     return None
@@ -260,6 +267,7 @@ def skips_carry_detail(
             reach = (net(touched) - fine).abs().sum(dim=(0, 1)) > 1e-12
     wide = _random_net(rng, 3, depth=depth, padding="valid")
     round_ = _random_net(rng, 1, depth=depth, **how)
+    flat = _random_net(rng, 1, depth=depth, up="bilinear")
     pictures = randn(rng, 2, 3, 12 * 2**depth - 4, 13 * 2**depth - 4)
     return every({
         "outputs vary": at_least(
@@ -277,6 +285,7 @@ def skips_carry_detail(
         ),
         "what it computes": equal_to_rounding(wide(pictures), _by_hand(wide, pictures)),
         "with a circular rim": equal_to_rounding(round_(x), _by_hand(round_, x)),
+        "with zeros at the rim": equal_to_rounding(flat(x), _by_hand(flat, x)),
     }).pictured(Panels(tuple(
         Plot((Image(one[0, 0]),), title=title, square=True, bare=True) for title, one in (
             ("picture", x), ("class 0, all ways open", silent), ("bottom silenced", y))
@@ -286,11 +295,11 @@ def skips_carry_detail(
 def _by_hand(net: UNet, x: Tensor) -> Tensor:
     """Compute figure 1 of the paper: convolve, pool, convolve, double, crop, join, convolve."""
     layers = iter(_convolutions(net))
-    circular, seen = net.padding == "circular", []
+    circular, rim, seen = net.padding == "circular", int(net.padding != "valid"), []
 
     def twice(x: Tensor) -> Tensor:
         for layer in itertools.islice(layers, 2):
-            x = F.pad(x, (1, 1, 1, 1), mode="circular") if circular else x
+            x = F.pad(x, (rim,) * 4, mode="circular") if circular else F.pad(x, (rim,) * 4)
             x = F.conv2d(x, layer.weight, layer.bias).clamp(min=0)
         return x
 
@@ -305,8 +314,10 @@ def _by_hand(net: UNet, x: Tensor) -> Tensor:
             x = x + cast(Tensor, layer.bias)[:, None, None]
         else:  # of three copies a side, the middle one sees no rim
             h, w = x.shape[2:]
-            x = F.interpolate(x.repeat(1, 1, 3, 3), scale_factor=2, mode="bilinear")
-            x = _mixed(layer, x[..., 2 * h : 4 * h, 2 * w : 4 * w])
+            many = F.interpolate(x.repeat(1, 1, 3, 3), scale_factor=2, mode="bilinear")
+            middle = many[..., 2 * h : 4 * h, 2 * w : 4 * w]
+            alone = F.interpolate(x, scale_factor=2, mode="bilinear")
+            x = _mixed(layer, middle if circular else alone)
         (a, b), (h, w) = before.shape[2:], x.shape[2:]
         middle = before[..., (a - h) // 2 : (a + h) // 2, (b - w) // 2 : (b + w) // 2]
         x = twice(torch.cat([middle, x], dim=1))

@@ -63,9 +63,8 @@ def phrase_finder(
     numbers = {word: number + 2 for number, word in enumerate(known)}
     vocab = len(numbers) + 2
     vectors = torch.eye(vocab) + 0.05 * randn(seed.torch(), vocab, vocab).float()
-    net = TextCNN(
-        WordVectors(vocab, vocab, vectors=vectors, mode="static"), widths=(width,), filters=1
-    ).eval()
+    words = WordVectors(vocab, vocab, vectors=vectors, mode="static")
+    net = TextCNN(words, widths=(width,), filters=1, rng=torch.Generator()).eval()
     layer: Any = net.convolutions[0]
     wanted = vectors[[numbers[one] for one in PHRASE[:width]]]
     with torch.no_grad():
@@ -79,7 +78,7 @@ def phrase_finder(
     glow = F.max_pool1d(F.pad(h, (width - 1, width - 1))[None], width, 1)[0]  # of its best window
     found, longest = chance > 0.5, len(AROUND) + len(PHRASE) + len(BETWEEN)
     color = "green" if found else "red"
-    words = Plot(
+    sentence = Plot(
         (Words(text, glow**3, width=26, low=0.0, high=1.0),), title="words, by their best window",
         bare=True,
     )
@@ -99,7 +98,7 @@ def phrase_finder(
         ),
         y="probability", y_range=(0, 1.05), title="phrase found" if found else "phrase missed",
     )
-    return Panels((words, curve, bar))
+    return Panels((sentence, curve, bar))
 
 
 def words_of(text: str) -> list[str]:
@@ -141,10 +140,11 @@ def topics() -> tuple[list[str], Tensor, list[str]]:
 
 
 @experiment(
-    reaches={"accuracy": at_least_goal(0.751), "above_ngrams": at_least_goal(-0.01)},
+    reaches={"accuracy": at_least_goal(0.751), "above_ngrams": at_least_goal(-0.04)},
     floor={"accuracy": at_least_goal(0.65)},
     source="Kim (2014), table 2, CNN-rand on MR: 76.1 %, less one point for three folds of ten; "
-    "besides our own logistic regression on words and pairs of words",
+    "there a classifier of words and pairs of words has 79.4 % (Wang and Manning 2012): no more "
+    "than four points below our own logistic regression on such n-grams",
 )
 def movie_reviews(
     run: Run, *, folds: Annotated[int, Range(1, 10)] | None = None,
@@ -156,7 +156,8 @@ def movie_reviews(
 ) -> None:
     """Tells good reviews from bad ones, or of which topic of Python's reference a sentence is.
 
-    A tenth of the texts is the test of a fold; of the rest a tenth decides when to stop.
+    A tenth of the texts is the test of a fold; of the rest a tenth decides when to stop. Without
+    vectors that were learned elsewhere, counts of words and pairs of words are hard to beat.
 
     Args:
         folds: How many of ten folds are tested; by default 3, in a quick run 1.
