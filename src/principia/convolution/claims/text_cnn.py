@@ -49,7 +49,7 @@ from principia.lab.evidence import (
     mean_is,
 )
 from principia.lab.params import Range
-from principia.lab.pictures import Words
+from principia.lab.pictures import Plot, Words
 from principia.lab.seeds import Seed
 
 Few = Annotated[int, Range(2, 8)]
@@ -177,7 +177,7 @@ def position_does_not_matter(
             for k in (0, len(places) // 2, len(places) - 1)
         ],
         Series("largest answer", [1, h.shape[2]], [float(z[0, best])] * 2, "bound", "line"),
-        x="window", y="answer of the filter that likes the phrase most",
+        x="window", y="answer of one filter",
     )
 
 
@@ -221,10 +221,10 @@ def filters_detect_ngrams(
         "precision": at_least(planted.double().mean(), 0.9, why="the statement, of 50 windows"),
         "accuracy": at_least(accuracy, 0.9, why="far above one half, which order alone decides"),
         "of every width and class": equal_to_rounding(*_loudest_by_hand(rng)),
-    }).drawn(
-        Words(shown.split(), marks, low=0.0, high=1.0), x="loudest windows, planted ones dark",
-        y="",
-    )
+    }).pictured(Plot(
+        (Words(shown.split(), marks, width=24, low=0.0, high=1.0),),
+        title="loudest windows; phrases that decide in color", bare=True,
+    ))
 
 
 def _loudest_by_hand(rng: torch.Generator) -> tuple[Tensor, Tensor]:

@@ -248,6 +248,8 @@ def skips_carry_detail(
     how: dict[str, Any] = {"padding": "circular", "up": "bilinear"}  # 2 x 2 kernels leave a grid
     net = _random_net(rng, 1, depth=depth, skip=skip, **how)
     x = randn(rng, 2, 1, side, side + 2**depth)
+    rows, columns = (torch.arange(one)[:, None] for one in x.shape[2:])
+    x[0, 0] = ((rows - 9) ** 2 + (columns.mT - 12) ** 2 < 36).double()  # a disc, which is shown
     maps: list[Any] = []
     hook = net.down[0].register_forward_hook(lambda _, seen, y: maps.append(y))
     with faded(net, bottom=0):

@@ -159,7 +159,7 @@ def segmentation_loss(model: Any, batch: Batch, rng: torch.Generator) -> Tensor:
     "and Brox (2015), table 2, report overlaps of 0.92 and 0.78 on cells",
 )
 def segment_digits(
-    run: Run, *, pictures: Annotated[int, Range(100, 60_000)] = 6000,
+    run: Run, *, pictures: Annotated[int, Range(100, 60_000)] = 9000,
     epochs: Annotated[int, Range(1, 100)] | None = None,
     pairs: Annotated[int, Range(1, 10)] | None = None,
     width: Annotated[int, Range(2, 64)] = 8, depth: Annotated[int, Range(1, 3)] = 3,
