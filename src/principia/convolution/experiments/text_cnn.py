@@ -140,11 +140,11 @@ def topics() -> tuple[list[str], Tensor, list[str]]:
 
 
 @experiment(
-    reaches={"accuracy": at_least_goal(0.751), "above_ngrams": at_least_goal(-0.04)},
+    reaches={"accuracy": at_least_goal(0.751), "above_ngrams": at_least_goal(-0.033)},
     floor={"accuracy": at_least_goal(0.65)},
     source="Kim (2014), table 2, CNN-rand on MR: 76.1 %, less one point for three folds of ten; "
-    "there a classifier of words and pairs of words has 79.4 % (Wang and Manning 2012): no more "
-    "than four points below our own logistic regression on such n-grams",
+    "there a classifier of words and pairs of words has 79.4 % (Wang and Manning 2012): no farther "
+    "below our own logistic regression on such n-grams",
 )
 def movie_reviews(
     run: Run, *, folds: Annotated[int, Range(1, 10)] | None = None,
