@@ -214,14 +214,15 @@ def test_regression_is_in_the_units_of_the_table():
         ready = one.ready
         for part, inputs, targets in (("train", ready.x, ready.y),
                                       ("test", ready.x_test, ready.y_test)):
-            error = predictions(one.model, ready.schema, inputs) - targets
+            error = predictions(one.model, ready.schema, inputs).answers - targets
             expected = float(error.double().square().mean().sqrt())
             assert frame[f"{part}_rmse"] == pytest.approx(expected, rel=1e-3)
         low, high = frame["range"]
         assert low < y.min() < y.max() < high
         assert frame["bounds"][0] < x[:, 0].min() < x[:, 0].max() < frame["bounds"][1]
         found = low + decoded(frame["surface"]) * (high - low)
-        shown = predictions(one.model, ready.schema, lattice(frame, ready.schema, 48)).numpy()
+        places = lattice(frame, ready.schema, 48)
+        shown = predictions(one.model, ready.schema, places).answers.numpy()
         assert np.abs(found - np.clip(shown, low, high)).max() <= LEVEL * (high - low)
         points = np.array(one.points()["train"] + one.points()["test"])
         rows = np.column_stack([x, y])
@@ -234,7 +235,7 @@ def test_a_curve_is_that_of_the_model():
     frame = one.frame()
     x = (torch.tensor(frame["curve"]["x"]) - one.schema.features[0].mean)
     x = (x / one.schema.features[0].scale)[:, None].float()
-    expected = predictions(one.model, one.schema, x).tolist()
+    expected = predictions(one.model, one.schema, x).answers.tolist()
     assert frame["curve"]["y"] == pytest.approx(expected, abs=1e-5)
     assert frame["layers"][0]["shape"] == [1, 50]
     assert frame["test_rmse"] < 0.3  # the noise is 0.1

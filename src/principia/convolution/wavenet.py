@@ -119,8 +119,9 @@ class CausalConv1d(nn.Module):
 
     Example:
         >>> conv = CausalConv1d(1, 1, kernel=2, dilation=3)
-        >>> conv(torch.zeros(1, 1, 5)).shape
-        torch.Size([1, 1, 5])
+        >>> y = conv(torch.rand(2, 1, 5))
+        >>> y.shape
+        torch.Size([2, 1, 5])
     """
 
     @checked
@@ -174,7 +175,9 @@ class GatedUnit(nn.Module):
         rng: Draws the weights; by default torch's global generator.
 
     Example:
-        >>> GatedUnit(2, 3, dilation=4)(torch.zeros(1, 2, 9)).shape
+        >>> unit = GatedUnit(2, 3, dilation=4)
+        >>> z = unit(torch.rand(1, 2, 9))
+        >>> z.shape
         torch.Size([1, 3, 9])
     """
 
@@ -233,7 +236,8 @@ class WaveNet(nn.Module):
 
     Example:
         >>> net = WaveNet(channels=8, layers=4)
-        >>> net.field, net(torch.randint(256, (2, 50))).shape
+        >>> logits = net(torch.randint(256, (2, 50)))
+        >>> net.field, logits.shape
         (16, torch.Size([2, 256, 50]))
     """
 
@@ -328,18 +332,20 @@ class WaveNet(nn.Module):
 
 @final
 class SpeechClassifier(nn.Module):
-    r"""Tells what is said from the mean of all that a WaveNet hears.
+    r"""Tells what is said from what a WaveNet expects, averaged over time.
 
     Shapes:
         x: (B, T), integers; returns (B, classes)
 
     Args:
-        body: The WaveNet; its own predictions are not used.
+        body: The WaveNet, fresh or trained to predict.
         classes: Number of words.
         rng: Draws the weights of the last layer; by default torch's global generator.
 
     Example:
-        >>> SpeechClassifier(WaveNet(channels=8, layers=4))(torch.randint(256, (3, 99))).shape
+        >>> listener = SpeechClassifier(WaveNet(channels=8, layers=4))
+        >>> scores = listener(torch.randint(256, (3, 99)))
+        >>> scores.shape
         torch.Size([3, 10])
     """
 
@@ -349,12 +355,12 @@ class SpeechClassifier(nn.Module):
     ) -> None:
         super().__init__()
         self.body = body
-        self.last = skip_init(nn.Linear, body.out.out_channels, classes)
+        self.last = skip_init(nn.Linear, body.classes, classes)
         initialize_(self.last, "default", rng=rng)
 
     def forward(self, x: Int[Tensor, "B T"]) -> Float[Tensor, "B classes"]:
         """Compute the scores of the words."""
-        return self.last(self.body.answer(self.body.embedded(x)).relu().mean(dim=2))
+        return self.last(self.body(x).mean(dim=2))
 
 
 @checked

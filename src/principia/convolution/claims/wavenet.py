@@ -98,7 +98,7 @@ def causal(
     parts["the gate"] = equal_to_rounding(
         unit(x).detach(), (what.tanh() / (1 + (-gate).exp())).detach())
     classifier, waves = SpeechClassifier(net, classes=3, rng=rng), torch.arange(24).view(2, 12) % 8
-    said = net.answer(net.embedded(waves)).clamp_min(0).sum(dim=2) / 12
+    said = net(waves).sum(dim=2) / 12
     parts["words are told from the mean over time"] = equal_to_rounding(
         classifier.double()(waves).detach(), classifier.last(said).detach())
     return every(parts).drawn(Matrix(maps["the network"], name="how much it is felt", low=0.0),
@@ -147,7 +147,8 @@ def incremental_equals_parallel(
 ) -> Evidence:
     """Sample by sample, from queues, a network says what it says of the whole wave at once."""
     rng = seed.torch()
-    net = drawn_anew(WaveNet(channels=6, layers=4, blocks=2, kernel=kernel, classes=16), rng)
+    net = WaveNet(channels=6, layers=4, blocks=2, kernel=kernel, classes=16, rng=rng)
+    net = drawn_anew(net, rng)
     x = torch.randint(16, (2, steps), generator=rng)
     whole, parts = net(x).detach(), {}
     for name, begun in (("step by step", 1), ("after a long prompt", steps // 2 | 1)):
@@ -204,7 +205,8 @@ def incremental_cost_is_flat(
             lambda past=past: net(x[:, :past]))
         costs.append(_multiplications(step))
     whole = _multiplications(lambda: net(x)) / longest
-    two = [_multiplications(lambda more=more: generate(net, 5 + more, prompt=x[:, :3]))
+    two = [_multiplications(lambda more=more: generate(
+        net, 5 + more, rng=seed.torch(), prompt=x[:, :3]))
            for more in (0, 1)]
     weights = sum(one.numel() for one in net.parameters() if one.ndim > 2)
     return every({
@@ -294,7 +296,8 @@ def skips_speed_the_first_layer(
     along = {name: norms[kind].log().mean(dim=0).exp()
              for name, kind in (("with sums and direct ways", residual), ("a chain", False))}
     return at_least(ratios.log().mean().exp(), 10.0, why=f"the mean over {draws} draws; as stated",
-                    detail=f"smallest of {draws} ratios: {float(ratios.min()):.3g}").drawn(
+                    detail=f"smallest of {draws} ratios: {float(ratios.min()):.3g}"
+                    ).named("ratio of the gradients").drawn(
         *(Series(name, range(1, depth + 1), values, role, "line") for (name, values), role in
           zip(along.items(), ("measured", "other"), strict=True)),
         x="layer", y="norm of the gradient", log="y")
@@ -329,7 +332,8 @@ def convolutions_run_in_parallel(
     """
     rng = seed.torch()
     net = WaveNet(channels=4, layers=layers, classes=8, rng=rng)
-    cell = nn.RNN(4, 4, batch_first=True)
+    with torch.random.fork_rng([]):  # its weights do not matter
+        cell = nn.RNN(4, 4, batch_first=True)
     lengths = [max(1, longest // 2**power) for power in (3, 2, 1, 0)]
     chains, walks = [], []
     for T in lengths:

@@ -63,8 +63,9 @@ def phrase_finder(
     numbers = {word: number + 2 for number, word in enumerate(known)}
     vocab = len(numbers) + 2
     vectors = torch.eye(vocab) + 0.05 * randn(seed.torch(), vocab, vocab).float()
-    words = WordVectors(vocab, vocab, vectors=vectors, mode="static")
-    net = TextCNN(words, widths=(width,), filters=1, rng=torch.Generator()).eval()
+    rng = torch.Generator()
+    words = WordVectors(vocab, vocab, vectors=vectors, mode="static", rng=rng)
+    net = TextCNN(words, widths=(width,), filters=1, rng=rng).eval()
     layer: Any = net.convolutions[0]
     wanted = vectors[[numbers[one] for one in PHRASE[:width]]]
     with torch.no_grad():
