@@ -21,7 +21,7 @@ from principia.lab.params import PositiveInt, Range
 from principia.lab.pictures import Cloud, Color, Image, Matrix, Panels
 from principia.lab.runs import Run, at_least_goal, at_most_goal, experiment
 from principia.lab.seeds import Seed
-from principia.lab.training import Supervised, learner
+from principia.lab.training import Supervised, learner, seeded_generators
 from principia.lab.training.classifiers import learn_classes
 
 SHRINK = 6  # of the photograph a side
@@ -176,7 +176,7 @@ def fashion_inception(
             (32, "M", WIDTH, "M", WIDTH), channels=1, classes=10, batch_norm=True, dense=0,
             rng=run.seed.child("plain").torch()),
     }
-    run.figure("gradients", _gradients(nets["inception"], x[:64], y[:64]))
+    run.figure("gradients", _gradients(nets["inception"], x[:64], y[:64], run.seed))
     work = {name: multiply_adds(net, tuple(x.shape[1:])) for name, net in nets.items()}
     right = {}
     trained = nets if run.full else ("inception", "plain")
@@ -201,14 +201,13 @@ def _size(net: nn.Module) -> int:
     return sum(one.numel() for one in net.parameters())
 
 
-def _gradients(net: nn.Module, x: Tensor, y: Tensor) -> Plot:
+def _gradients(net: nn.Module, x: Tensor, y: Tensor, seed: Seed) -> Plot:
     """Measure the gradient of each part at the start, with the loss of the head and without."""
     parts = ("conv1", "inception3a", "inception3b", "fc")
     series = []
     for name, weight in (("with the head", 0.3), ("without", 0.0)):
-        torch_state = torch.get_rng_state()
-        profile = gradient_profile(net, x, y, functools.partial(auxiliary_loss, weight=weight))
-        torch.set_rng_state(torch_state)
+        with seeded_generators(seed.child("gradients"), x.device):  # dropout draws the same
+            profile = gradient_profile(net, x, y, functools.partial(auxiliary_loss, weight=weight))
         squares = [sum(one**2 for key, one in profile.items() if key.split(".")[0] == part)
                    for part in parts]
         role = "measured" if weight else "other"
