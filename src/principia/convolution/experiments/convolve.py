@@ -254,19 +254,21 @@ def learned_kernels(photo: Tensor, filtered: Tensor, taps: int = TAPS) -> Tensor
     r"""Find kernels (K, taps, taps) by least squares from a photograph and its filtered copies.
 
     Every place is an equation: its neighborhood times the flipped kernel is the filtered value. The
-    equations of each color are first reduced to a triangle, which saves memory.
+    normal equations have the same bits in every process; torch's least squares works in memory
+    whose place decides the last bits.
 
     Args:
         photo: (C, H, W).
         filtered: What kernels made of it with "valid" (C, K, H - taps + 1, W - taps + 1).
         taps: Places of the kernels a side.
     """
-    unknowns, triangles = taps**2, []
+    gram = photo.new_zeros(taps**2, taps**2)
+    right = photo.new_zeros(taps**2, filtered.shape[1])
     for color, copies in zip(photo, filtered, strict=True):
-        patches = color.unfold(0, taps, 1).unfold(1, taps, 1).reshape(-1, unknowns)
-        equations = torch.cat([patches, copies.flatten(1).mT], dim=1)
-        triangles.append(torch.linalg.qr(equations, mode="r").R)
-    rows = torch.cat(triangles)
-    solution = torch.linalg.lstsq(rows[:, :unknowns], rows[:, unknowns:]).solution
-    solution = solution.round(decimals=12)  # the last bits differ from one process to another
+        patches = color.unfold(0, taps, 1).unfold(1, taps, 1).reshape(-1, taps**2)
+        gram, right = gram + patches.mT @ patches, right + patches.mT @ copies.flatten(1).mT
+    factor = torch.linalg.cholesky(gram)
+    solution = torch.cholesky_solve(right, factor)
+    # what is left over is solved for again: squaring the equations has cost half of the digits
+    solution = solution + torch.cholesky_solve(right - gram @ solution, factor)
     return rot180(solution.mT.unflatten(1, (taps, taps)), 2)
