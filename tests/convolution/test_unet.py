@@ -45,7 +45,7 @@ def test_claims_catch_planted_bugs(old, new, claim):
         ("near[: 1 + (near[0] < n)]", "near[: 1]", "valid_size", ["the nearest that fit"]),
         ("width: PositiveInt = 64", "width: PositiveInt = 32", "twenty_three_convolutions",
          ["by default"]),
-        ("nn.Sequential(_made(nn.Conv2d, n, m, 1)", "nn.Sequential(_made(nn.Conv2d, n, n, 1)",
+        ("nn.Sequential(undrawn(nn.Conv2d, n, m, 1)", "nn.Sequential(undrawn(nn.Conv2d, n, n, 1)",
          "twenty_three_convolutions", ["interpolated"]),
         ("layer.in_channels**-0.5", "layer.in_channels**-1.0", "twenty_three_convolutions",
          ["first weights"]),

@@ -38,13 +38,13 @@ __all__ = ["AlexNet", "alexnet_features", "small_alexnet", "response_norm"]
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal, final
+from typing import Annotated, Literal, final
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
-from torch.nn.utils import skip_init
 
+from principia.lab.draws import undrawn
 from principia.lab.params import (
     Each,
     NonNegativeInt,
@@ -120,20 +120,15 @@ def alexnet_features(
     first, second, third, fourth, fifth = widths
     norms = [[response_norm()] if normalize else [] for _ in range(2)]
     return nn.Sequential(
-        _layer(nn.Conv2d, channels, first, kernel, stride=stride, padding=padding),
+        undrawn(nn.Conv2d, channels, first, kernel, stride=stride, padding=padding),
         nn.ReLU(), *norms[0], nn.MaxPool2d(3, 2),
-        _layer(nn.Conv2d, first, second, 5, padding=2, groups=columns),
+        undrawn(nn.Conv2d, first, second, 5, padding=2, groups=columns),
         nn.ReLU(), *norms[1], nn.MaxPool2d(3, 2),
-        _layer(nn.Conv2d, second, third, 3, padding=1), nn.ReLU(),
-        _layer(nn.Conv2d, third, fourth, 3, padding=1, groups=columns), nn.ReLU(),
-        _layer(nn.Conv2d, fourth, fifth, 3, padding=1, groups=columns), nn.ReLU(),
+        undrawn(nn.Conv2d, second, third, 3, padding=1), nn.ReLU(),
+        undrawn(nn.Conv2d, third, fourth, 3, padding=1, groups=columns), nn.ReLU(),
+        undrawn(nn.Conv2d, fourth, fifth, 3, padding=1, groups=columns), nn.ReLU(),
         nn.MaxPool2d(3, 2),
     )
-
-
-def _layer(kind: type[nn.Module], *sizes: int, **settings: Any) -> Any:
-    """Make a layer whose weights nobody has drawn yet, where torch makes tensors now."""
-    return skip_init(kind, *sizes, device=torch.get_default_device(), **settings)
 
 
 @final
@@ -183,9 +178,9 @@ class AlexNet(nn.Module):
         inputs = convolutions[-1].out_channels * _side(features, size) ** 2
         self.features = features
         self.classifier = nn.Sequential(
-            nn.Dropout(dropout), _layer(nn.Linear, inputs, hidden), nn.ReLU(),
-            nn.Dropout(dropout), _layer(nn.Linear, hidden, hidden), nn.ReLU(),
-            _layer(nn.Linear, hidden, classes),
+            nn.Dropout(dropout), undrawn(nn.Linear, inputs, hidden), nn.ReLU(),
+            nn.Dropout(dropout), undrawn(nn.Linear, hidden, hidden), nn.ReLU(),
+            undrawn(nn.Linear, hidden, classes),
         )
         if not self.classifier[1].weight.is_meta:
             initialize_(self, "he", rng=rng)

@@ -43,6 +43,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint as recomputed
 
+from principia.convolution.inception import drawn
 from principia.convolution.resnet import (
     ConvLayer,
     Maps,
@@ -51,12 +52,11 @@ from principia.convolution.resnet import (
     Several,
     Stem,
     Weights,
-    drawn,
     need_channels,
 )
 from principia.lab.params import PositiveInt, Range, checked, usage_error
 from principia.lab.params.domains import OrPart
-from principia.lab.weights import read_weights, take_weights
+from principia.lab.weights import read_weights, sizes_in, take_weights
 
 Share = Annotated[float, Range(0, 1, open="low")]
 First = Annotated[int | nn.Module, OrPart(Range(1, math.inf, kind=int), nn.Module)]
@@ -268,11 +268,9 @@ class DenseNet(nn.Module):
             depth: Of the network.
         """
         given = read_weights("DenseNet", weights)
-        sizes: dict[str, Any] = {
-            name: given[key].shape[axis] for name, key, axis in
-            (("channels", "features.conv0.weight", 1), ("classes", "classifier.weight", 0))
-            if key in given
-        }
+        sizes = sizes_in(
+            given, channels=("features.conv0.weight", 1), classes=("classifier.weight", 0)
+        )
         net = cls.imagenet(depth, rng=torch.Generator(), **sizes)  # of weights that are replaced
         return take_weights("DenseNet", net, given, _our_name)
 

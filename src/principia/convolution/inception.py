@@ -53,8 +53,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn import functional as F
-from torch.nn.utils import skip_init
 
+from principia.lab.draws import undrawn
 from principia.lab.params import Each, NonNegativeFloat, PositiveInt, Range, checked, usage_error
 from principia.lab.weights import read_weights, take_weights
 from principia.regularization.batch_norm import LARGER, SEVERAL
@@ -68,10 +68,9 @@ Answers = Tensor | tuple[Tensor, list[Tensor]]
 batch_norm = functools.partial(nn.BatchNorm2d, eps=0.001)
 
 
-def _drawn(kind: type[nn.Module], *sizes: Any, rng: Rng, **settings: Any) -> Any:
-    """Make a layer where others would be made, with weights by He's rule."""
-    made = skip_init(kind, *sizes, device=torch.get_default_device(), **settings)
-    return initialize_(made, "he", rng=rng)
+def drawn(kind: type[nn.Module], *sizes: Any, rng: Rng, **settings: Any) -> Any:
+    """Make a layer with weights by He's rule, drawn once."""
+    return initialize_(undrawn(kind, *sizes, **settings), "he", rng=rng)
 
 
 @final
@@ -105,7 +104,7 @@ class BasicConv2d(nn.Module):
     ) -> None:
         super().__init__()
         _need_odd("BasicConv2d", kernel)
-        self.conv = _drawn(
+        self.conv = drawn(
             nn.Conv2d, inputs, outputs, kernel, stride=stride, padding=kernel // 2,
             bias=norm is None, rng=rng,
         )
@@ -216,8 +215,8 @@ class AuxiliaryHead(nn.Module):
     ) -> None:
         super().__init__()
         self.conv = block(inputs, width, 1, rng=rng)
-        self.fc1 = _drawn(nn.Linear, 16 * width, hidden, rng=rng)
-        self.fc2 = _drawn(nn.Linear, hidden, classes, rng=rng)
+        self.fc1 = drawn(nn.Linear, 16 * width, hidden, rng=rng)
+        self.fc2 = drawn(nn.Linear, hidden, classes, rng=rng)
         self.dropout = nn.Dropout(dropout)
 
     def forward(self, x: Float[Tensor, "B c h w"]) -> Float[Tensor, "B classes"]:
@@ -292,7 +291,7 @@ class InceptionNet(nn.Module):
                 head = AuxiliaryHead(width, classes, block=block, rng=rng, **sizes)
                 self.add_module(self.heads[name], head)
         self.dropout = nn.Dropout(dropout)
-        self.fc = _drawn(nn.Linear, width, classes, rng=rng)
+        self.fc = drawn(nn.Linear, width, classes, rng=rng)
         self.heads = self.heads if auxiliary else {}
 
     def forward(self, x: Float[Tensor, "B c h w"]) -> Answers:
@@ -417,10 +416,10 @@ class FactorizedConv(nn.Module):
         super().__init__()
         _need_odd("FactorizedConv", kernel)
         tall, wide = (kernel, 1), (1, kernel)
-        self.column = _drawn(
+        self.column = drawn(
             nn.Conv2d, inputs, outputs, tall, padding=(kernel // 2, 0), bias=False, rng=rng
         )
-        self.row = _drawn(nn.Conv2d, outputs, outputs, wide, padding=(0, kernel // 2), rng=rng)
+        self.row = drawn(nn.Conv2d, outputs, outputs, wide, padding=(0, kernel // 2), rng=rng)
 
     def forward(self, x: Float[Tensor, "B c h w"]) -> Float[Tensor, "B o h w"]:
         """Compute the maps."""

@@ -45,8 +45,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F
-from torch.nn.utils import skip_init
 
+from principia.lab.draws import undrawn
 from principia.lab.params import Each, NonNegativeInt, PositiveInt, Range, checked, usage_error
 from principia.regularization.initialization import initialize_
 
@@ -101,15 +101,15 @@ class LeNet5(nn.Module):
         super().__init__()
         self.channels = channels
         self.phi = ScaledTanh() if original else nn.ReLU()
-        self.c1 = skip_init(nn.Conv2d, channels, 6, 5)
+        self.c1 = undrawn(nn.Conv2d, channels, 6, 5)
         self.s2 = _pool(6, original)
-        self.c3 = SparseConv2d(C3, 5, rng=rng) if original else skip_init(nn.Conv2d, 6, 16, 5)
+        self.c3 = SparseConv2d(C3, 5, rng=rng) if original else undrawn(nn.Conv2d, 6, 16, 5)
         self.s4 = _pool(16, original)
-        self.c5 = skip_init(nn.Conv2d, 16, 120, 5)
-        self.f6 = skip_init(nn.Conv2d, 120, CODE, 1)
+        self.c5 = undrawn(nn.Conv2d, 16, 120, 5)
+        self.f6 = undrawn(nn.Conv2d, 120, CODE, 1)
         self.output = (
             CodeDistance(CODE, classes, rng=rng) if original
-            else skip_init(nn.Conv2d, CODE, classes, 1)
+            else undrawn(nn.Conv2d, CODE, classes, 1)
         )
         initialize_(self, "lecun" if original else "he", rng=rng)
 
@@ -336,8 +336,8 @@ class LeNet1989(nn.Module):
         self.h2 = SparseConv2d(
             H2, 5, stride=2, padding=2, background=-1.0, places=(4, 4), rng=rng
         )
-        self.h3 = skip_init(nn.Linear, math.prod(self.h2.bias.shape), 30)
-        self.output = skip_init(nn.Linear, 30, classes)
+        self.h3 = undrawn(nn.Linear, math.prod(self.h2.bias.shape), 30)
+        self.output = undrawn(nn.Linear, 30, classes)
         initialize_(self, "lecun", rng=rng)
 
     def forward(self, x: Float[Tensor, " B *picture"]) -> Float[Tensor, "B classes"]:

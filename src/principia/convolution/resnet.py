@@ -53,8 +53,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F
-from torch.nn.utils import skip_init
 
+from principia.convolution.inception import drawn
 from principia.lab.params import (
     NonNegativeFloat,
     NonNegativeInt,
@@ -64,8 +64,7 @@ from principia.lab.params import (
     usage_error,
 )
 from principia.lab.params.domains import OrPart
-from principia.lab.weights import read_weights, take_weights
-from principia.regularization.initialization import initialize_
+from principia.lab.weights import read_weights, sizes_in, take_weights
 
 Part = Callable[..., Any]  # a class of modules, or a partial of one
 Weights = Mapping[str, Tensor] | Path | str
@@ -121,13 +120,6 @@ class ConvLayer(nn.Module):
         if self.pre:
             return self.conv(self.activation(self.norm(x)))
         return self.activation(self.norm(self.conv(x)))
-
-
-def drawn(kind: Part, *sizes: int, rng: torch.Generator | None, **options: Any) -> nn.Module:
-    """Make a layer with He's weights, drawn once, where torch makes tensors by default."""
-    made: Any = skip_init
-    layer = made(kind, *sizes, **options, device=torch.get_default_device())
-    return initialize_(layer, "he", rng=rng)
 
 
 @final
@@ -389,10 +381,7 @@ class ResNet(nn.Module):
             depth: Of the network.
         """
         given = read_weights("ResNet", weights)
-        sizes: dict[str, Any] = {
-            name: given[key].shape[axis] for name, key, axis in
-            (("channels", "conv1.weight", 1), ("classes", "fc.weight", 0)) if key in given
-        }
+        sizes = sizes_in(given, channels=("conv1.weight", 1), classes=("fc.weight", 0))
         net = cls.imagenet(depth, rng=torch.Generator(), **sizes)  # of weights that are replaced
         return take_weights("ResNet", net, given, _our_name)
 

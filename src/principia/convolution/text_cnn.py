@@ -48,8 +48,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn import functional as F
-from torch.nn.utils import skip_init
 
+from principia.lab.draws import undrawn
 from principia.lab.params import NonNegativeFloat, PositiveInt, UnitInterval, checked, usage_error
 from principia.lab.training import evaluated
 from principia.regularization.initialization import initialize_
@@ -107,8 +107,8 @@ class WordVectors(nn.Module):
         self.kept = nn.Buffer(start.clone()) if mode in ("static", "multichannel") else None
         self.learned: Any = None
         if mode != "static":
-            self.learned = skip_init(
-                nn.Embedding, vocab, dim, padding_idx=PADDING, device=device, dtype=start.dtype
+            self.learned = undrawn(
+                nn.Embedding, vocab, dim, padding_idx=PADDING, dtype=start.dtype
             )
             self.learned.weight.data.copy_(start)
 
@@ -177,11 +177,11 @@ class TextCNN(nn.Module):
         super().__init__()
         self.words, self.widths = words, widths
         self.convolutions = nn.ModuleList(
-            _made(nn.Conv1d, words.dim, filters, width) for width in widths
+            undrawn(nn.Conv1d, words.dim, filters, width) for width in widths
         )
         self.pool = MaxOverTime()
         self.dropout = nn.Dropout(dropout)
-        self.head = _made(nn.Linear, filters * len(widths), classes)
+        self.head = undrawn(nn.Linear, filters * len(widths), classes)
         for layer in (self.convolutions, self.head):
             initialize_(layer, "he", rng=rng)
 
@@ -202,11 +202,6 @@ class TextCNN(nn.Module):
     def forward(self, x: Texts) -> Float[Tensor, "B K"]:
         """Compute the scores of the classes."""
         return self.head(self.dropout(self.features(x)))
-
-
-def _made(kind: Any, *sizes: int, **how: Any) -> Any:
-    """Make a layer whose weights are drawn later; on the meta device it has none."""
-    return skip_init(kind, *sizes, device=torch.get_default_device(), **how)
 
 
 def _first(h: Tensor, counts: Tensor) -> Tensor:
@@ -381,14 +376,16 @@ class DynamicCNN(nn.Module):
         self.words, self.widths, self.top = words, widths, top
         rows = [words.dim >> layer for layer in range(len(maps) + 1)]
         self.convolutions = nn.ModuleList(
-            _made(nn.Conv1d, n * before, n * after, width, padding=width - 1, groups=n, bias=False)
+            undrawn(
+                nn.Conv1d, n * before, n * after, width, padding=width - 1, groups=n, bias=False
+            )
             for n, before, after, width in zip(rows, (1, *maps), maps, widths, strict=False)
         )
         self.biases = nn.ParameterList(
             torch.zeros(n * own) for n, own in zip(rows[1:], maps, strict=True)
         )
         self.dropout = nn.Dropout(dropout)
-        self.head = _made(nn.Linear, rows[-1] * maps[-1] * top, classes)
+        self.head = undrawn(nn.Linear, rows[-1] * maps[-1] * top, classes)
         for layer in (self.convolutions, self.head):
             initialize_(layer, "he", rng=rng)
 
@@ -440,7 +437,7 @@ class ConvLM(nn.Module):
         self.reader = TextCNN(
             words, words.dim, widths=widths, filters=filters, dropout=0.0, rng=rng
         )
-        self.out = _made(nn.Linear, words.dim, words.vocab, bias=False)
+        self.out = undrawn(nn.Linear, words.dim, words.vocab, bias=False)
         initialize_(self.out, "lecun", rng=rng)
 
     def forward(self, x: Texts) -> Float[Tensor, "B V"]:

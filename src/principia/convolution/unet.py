@@ -51,8 +51,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn import functional as F
-from torch.nn.utils import skip_init
 
+from principia.lab.draws import undrawn
 from principia.lab.params import PositiveInt, checked, usage_error
 from principia.regularization.initialization import initialize_
 
@@ -105,7 +105,7 @@ class UNet(nn.Module):
         self.up = nn.ModuleList(_doubling(n, m, up, padding) for n, m in ups)
         self.bridge = nn.ModuleList(_Crop() for _ in ups) if skip else None
         self.merge = nn.ModuleList(_twice(2 * m if skip else m, m, padding) for _, m in ups)
-        self.head = _made(nn.Conv2d, width, classes, 1)
+        self.head = undrawn(nn.Conv2d, width, classes, 1)
         initialize_(self, "he", rng=rng)
         for layer in self.modules():
             if isinstance(layer, nn.ConvTranspose2d):  # each output has one input a channel
@@ -164,21 +164,16 @@ def _twice(n: int, m: int, padding: Padding) -> nn.Sequential:
         "padding": int(padding != "valid"),
         "padding_mode": "circular" if padding == "circular" else "zeros",
     }
-    first, second = _made(nn.Conv2d, n, m, 3, **rim), _made(nn.Conv2d, m, m, 3, **rim)
+    first, second = undrawn(nn.Conv2d, n, m, 3, **rim), undrawn(nn.Conv2d, m, m, 3, **rim)
     return nn.Sequential(first, nn.ReLU(), second, nn.ReLU())
-
-
-def _made(kind: Any, *sizes: int, **how: Any) -> Any:
-    """Make a layer whose weights are drawn later; on the meta device it has none."""
-    return skip_init(kind, *sizes, device=torch.get_default_device(), **how)
 
 
 def _doubling(n: int, m: int, up: str, padding: Padding) -> nn.Module:
     """Make what doubles the sides, with n channels before and m behind."""
     if up == "transposed":
-        return _made(nn.ConvTranspose2d, n, m, 2, stride=2)
+        return undrawn(nn.ConvTranspose2d, n, m, 2, stride=2)
     # the two commute; before the sides are doubled, a mixture of channels is a quarter of the work
-    return nn.Sequential(_made(nn.Conv2d, n, m, 1), _Bilinear(circular=padding == "circular"))
+    return nn.Sequential(undrawn(nn.Conv2d, n, m, 1), _Bilinear(circular=padding == "circular"))
 
 
 @final

@@ -46,8 +46,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F
-from torch.nn.utils import skip_init
 
+from principia.lab.draws import undrawn
 from principia.lab.params import Choice, NonNegativeInt, OrPart, PositiveInt, checked, usage_error
 from principia.lab.weights import read_weights, take_weights
 from principia.regularization.batch_norm import LARGER, SEVERAL, norm_layers
@@ -117,21 +117,19 @@ class VGG(nn.Module):
         if not plan or not all(one == HALVING or (type(one) is int and one > 0) for one in plan):
             raise usage_error("VGG", "config", "channels of each layer and 'M' for halvings", plan)
         layers: list[nn.Module] = []
-        width, where = channels, torch.get_default_device()
+        width = channels
         for one in plan:
             if isinstance(one, str):
                 layers.append(nn.MaxPool2d(2))
                 continue
-            layers.append(
-                skip_init(nn.Conv2d, width, one, kernel, padding=kernel // 2, device=where)
-            )
+            layers.append(undrawn(nn.Conv2d, width, one, kernel, padding=kernel // 2))
             layers += [nn.BatchNorm2d(one)] if batch_norm else []
             layers.append(activation())
             width = one
         hidden = (0 if config == "small" else 4096) if dense is None else dense
         places = GRID if hidden else 1
         sizes = [places**2 * width, *([hidden] * 2 if hidden else []), classes]
-        rows = [skip_init(nn.Linear, n, m, device=where) for n, m in itertools.pairwise(sizes)]
+        rows = [undrawn(nn.Linear, n, m) for n, m in itertools.pairwise(sizes)]
         self.channels, self.halvings = channels, plan.count(HALVING)
         self.features = nn.Sequential(*layers)
         self.avgpool = nn.AdaptiveAvgPool2d(places)

@@ -42,8 +42,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn import functional as F
-from torch.nn.utils import skip_init
 
+from principia.lab.draws import undrawn
 from principia.lab.params import NonNegativeFloat, PositiveInt, Range, checked, usage_error
 from principia.regularization.initialization import initialize_
 
@@ -130,7 +130,7 @@ class CausalConv1d(nn.Module):
         dilation: PositiveInt = 1, rng: torch.Generator | None = None,
     ) -> None:
         super().__init__()
-        self.conv: Any = skip_init(nn.Conv1d, cin, cout, kernel, dilation=dilation)
+        self.conv: Any = undrawn(nn.Conv1d, cin, cout, kernel, dilation=dilation)
         self.dilation, self.reach = dilation, (kernel - 1) * dilation
         initialize_(self, "default", rng=rng)
 
@@ -252,18 +252,18 @@ class WaveNet(nn.Module):
         skips, heard = skips or 2 * channels, channels * (len(dilations) if residual else 1)
         self.classes, self.residual = classes, residual
         self.field = 1 + (kernel - 1) * sum(dilations)  # samples that one logit depends on
-        self.embed = skip_init(nn.Embedding, classes, channels)  # a 1 x 1 convolution of one-hots
+        self.embed = undrawn(nn.Embedding, classes, channels)  # a 1 x 1 convolution of one-hots
         self.embed.weight.data = torch.randn(classes, channels, generator=rng)
         self.units: Any = nn.ModuleList(
             GatedUnit(channels, channels, kernel=kernel, dilation=one, rng=rng) for one in dilations
         )
         self.on = nn.ModuleList(  # W_r; the last layer has nobody to hand on to
-            skip_init(nn.Conv1d, channels, channels, 1) for _ in dilations[1:]
+            undrawn(nn.Conv1d, channels, channels, 1) for _ in dilations[1:]
         )
-        self.out = skip_init(nn.Conv1d, heard, skips, 1)  # W_s of all layers, side by side
+        self.out = undrawn(nn.Conv1d, heard, skips, 1)  # W_s of all layers, side by side
         self.head = nn.Sequential(
-            nn.ReLU(), skip_init(nn.Conv1d, skips, skips, 1),
-            nn.ReLU(), skip_init(nn.Conv1d, skips, classes, 1),
+            nn.ReLU(), undrawn(nn.Conv1d, skips, skips, 1),
+            nn.ReLU(), undrawn(nn.Conv1d, skips, classes, 1),
         )
         for part in (*self.on, self.out, self.head):
             initialize_(part, "default", rng=rng)
@@ -355,7 +355,7 @@ class SpeechClassifier(nn.Module):
     ) -> None:
         super().__init__()
         self.body = body
-        self.last = skip_init(nn.Linear, body.classes, classes)
+        self.last = undrawn(nn.Linear, body.classes, classes)
         initialize_(self.last, "default", rng=rng)
 
     def forward(self, x: Int[Tensor, "B T"]) -> Float[Tensor, "B classes"]:

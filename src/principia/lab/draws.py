@@ -1,11 +1,12 @@
-"""Random tensors in float64, from a generator that is handed in."""
+"""Random tensors in float64, from a generator that is handed in; layers that wait for theirs."""
 
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
+from torch.nn.utils import skip_init
 
-__all__ = ["drawn_anew", "rand", "randn"]
+__all__ = ["drawn_anew", "rand", "randn", "undrawn"]
 
 Module = TypeVar("Module", bound=nn.Module)
 
@@ -42,3 +43,15 @@ def drawn_anew(module: Module, rng: torch.Generator) -> Module:
     for parameter in module.parameters():
         parameter.data = randn(rng, *parameter.shape)
     return module
+
+
+def undrawn(kind: type[nn.Module], *sizes: Any, **settings: Any) -> Any:
+    """Make a layer whose weights nobody has drawn yet, where torch makes tensors now.
+
+    Example:
+        >>> with torch.device("meta"):
+        ...     undrawn(nn.Linear, 3, 2, bias=False).weight.device
+        device(type='meta')
+    """
+    made: Any = skip_init
+    return made(kind, *sizes, device=torch.get_default_device(), **settings)

@@ -5,7 +5,7 @@ Pickles are refused: to read one is to run it.
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import torch
 from safetensors import SafetensorError
@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from principia.lab.params import UsageError, usage_error
 
-__all__ = ["read_weights", "take_weights"]
+__all__ = ["read_weights", "sizes_in", "take_weights"]
 
 Model = TypeVar("Model", bound=nn.Module)
 
@@ -33,6 +33,18 @@ def read_weights(owner: str, source: Mapping[str, Tensor] | Path | str) -> dict[
         return load_file(path)
     except (SafetensorError, OSError) as error:
         raise UsageError(f"{owner}: {path.name} cannot be read: {error}. Get it again.") from error
+
+
+def sizes_in(weights: Mapping[str, Tensor], **places: tuple[str, int]) -> dict[str, Any]:
+    """Read the sizes of a model off its weights, each off an axis of a tensor, if that is there.
+
+    Example:
+        >>> sizes_in({"fc.weight": torch.zeros(5, 8)}, classes=("fc.weight", 0), depth=("no", 0))
+        {'classes': 5}
+    """
+    return {
+        name: weights[key].shape[axis] for name, (key, axis) in places.items() if key in weights
+    }
 
 
 @torch.no_grad()
